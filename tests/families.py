@@ -1,0 +1,135 @@
+"""One line a family and a space: what the generic tests run over.
+
+A new family is covered by adding its :class:`Family` to ``FAMILIES`` and its spaces to the zoo.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitnas_core import zoo
+from vitnas_core.backbones import AutoFormer, ElasticBackbone
+from vitnas_core.spaces import SearchSpace
+
+
+@dataclass(frozen=True)
+class Family:
+    """A small space of a family that runs in milliseconds.
+
+    Args:
+        cls: The backbone.
+        space: The small space.
+        settings: What the backbone is built with.
+        image: Side of a square test image.
+        stride: Image pixels a feature pixel.
+        countable: Settings under which a count of executed products equals the family's convention
+            (AutoFormer's leaves the relative positions' own products out).
+    """
+
+    cls: type[ElasticBackbone]
+    space: SearchSpace
+    settings: dict[str, Any] = field(default_factory=dict)
+    image: int = 32
+    stride: int = 16
+    countable: dict[str, Any] = field(default_factory=dict)
+
+    def elastic(self, **settings: Any) -> ElasticBackbone:
+        """The supernet."""
+        return self.cls(space=self.space, **{**self.settings, **settings})  # type: ignore[call-arg, arg-type]
+
+
+def _space(family: str, *stages: dict[str, Any], **choices: Any) -> SearchSpace:
+    return SearchSpace.from_dict(dict(family=family, name=f'{family}-test', stages=list(stages), **choices))
+
+
+FAMILIES: dict[str, Family] = {
+    'autoformer': Family(
+        AutoFormer,
+        _space(
+            'autoformer',
+            dict(embed_dim=[48, 60, 72], depth=[2, 3], block=dict(num_heads=[1, 2, 3], mlp_ratio=[1.5, 2.0])),
+        ),
+        settings=dict(img_size=32, patch_size=8, reach=2),
+        stride=8,
+        countable=dict(reach=0),
+    ),
+}
+
+_TENTHS = [i / 10 for i in range(1, 11)]
+
+
+def _slots(count: int, free: bool) -> dict[str, Any]:
+    """Absent blocks of ViTAS: the last ones (identity shifting), or any."""
+    return dict(depth=count, optional=list(range(count))) if free else dict(depth=list(range(count + 1)))
+
+
+def _twins(free: bool) -> SearchSpace:
+    block = dict(op=['local', 'global'], num_heads=[2, 4, 8, 16], attn_ratio=_TENTHS, mlp_ratio=_TENTHS)
+    return _space('vitas_twins', *(dict(embed_ratio=_TENTHS, block=block, **_slots(n, free)) for n in (4, 4, 12, 6)))
+
+
+def _deit(free: bool) -> SearchSpace:
+    block = dict(num_heads=[3, 6, 12, 16], attn_ratio=_TENTHS, mlp_ratio=_TENTHS)
+    return _space('vitas_deit', dict(embed_ratio=_TENTHS, block=block, **_slots(16, free)), patch_size=[32, 16, 14])
+
+
+def _vit_res() -> SearchSpace:
+    stages = [
+        dict(embed_dim=dims, depth=6, optional=[1, 3, 5], block=dict(num_heads=heads, hidden_dim=hidden))
+        for dims, heads, hidden in (
+            ([160, 176, 192, 224, 256], [3, 4, 5, 6], list(range(384, 769, 64))),
+            ([320, 352, 384, 448, 512], [6, 8, 10, 12], list(range(768, 1537, 128))),
+            ([640, 704, 768, 896, 1024], [6, 8, 10, 12], list(range(1536, 3073, 256))),
+        )
+    ]
+    return _space('vit_res', *stages)
+
+
+def _nasvit() -> SearchSpace:
+    rows = [
+        dict(width=[16, 24]),
+        dict(width=[16, 24], depth=[1, 2], kernel_size=[3, 5], expand_ratio=[1]),
+        dict(width=[24, 32], depth=[3, 4, 5], kernel_size=[3, 5], expand_ratio=[4, 5, 6]),
+        dict(width=[32, 40], depth=[3, 4, 5, 6], kernel_size=[3], expand_ratio=[4, 5, 6]),
+        dict(width=[64, 72], depth=[3, 4, 5, 6], kernel_size=[3], expand_ratio=[4, 5, 6]),
+        dict(width=[112, 120, 128], depth=list(range(3, 10)), kernel_size=[3], expand_ratio=[4, 5, 6]),
+        dict(width=[160, 168, 176, 184], depth=list(range(3, 9)), kernel_size=[3], expand_ratio=[6]),
+        dict(width=[208, 216, 224], depth=list(range(3, 7)), kernel_size=[3], expand_ratio=[6]),
+        dict(width=[1792, 1984]),
+    ]
+    return _space('nasvit', *rows, resolution=[192, 224, 256, 288])
+
+
+def _s3() -> SearchSpace:
+    block = dict(num_heads=[7, 8, 9], mlp_ratio=[3.0, 3.5, 4.0], window_size=[7, 14])
+    return _space('s3', *[dict(embed_dim=[224, 256, 288], depth=[2, 3, 4], block=block)] * 4)
+
+
+# The grammars of all six families (DESIGN: "the grammar, on the six families"), as their papers print
+# them; those of families without a backbone yet are held here and move to the zoo with it.
+GRAMMARS: dict[str, SearchSpace] = {
+    's3': _s3(),
+    'vit_res': _vit_res(),
+    'nasvit': _nasvit(),
+    'vitas_deit': _deit(free=False),
+    'vitas_deit-free': _deit(free=True),
+    'vitas_twins': _twins(free=False),
+    'vitas_twins-free': _twins(free=True),
+}
+
+# Every space that there is.
+SPACES: dict[str, SearchSpace] = {
+    **{name: zoo.load_space(name) for name in zoo.space_names()},
+    **GRAMMARS,
+    **{f'{name}-test': family.space for name, family in FAMILIES.items()},
+}
+
+# Small enough to be enumerated.
+SMALL_SPACES: dict[str, SearchSpace] = {
+    'last': _space('toy', dict(width=[1, 2], depth=[0, 1, 3], block=dict(op=['a', 'b'], k=[3, 5])), size=[8, 16]),
+    'optional': _space('toy', dict(width=[1, 2], depth=4, optional=[1, 3], block=dict(k=[3, 5]))),
+    'all-optional': _space('toy', dict(depth=3, optional=[0, 1, 2], block=dict(k=[3, 5, 7])), dict(width=[4, 8])),
+    'no-choice': _space('toy', dict(depth=[1, 2], block={}), dict(depth=2, optional=[0], block={})),
+    'holes': _space('toy', dict(blocks=[dict(k=[1, 2]), None, dict(k=[3])], width=[5])),
+}

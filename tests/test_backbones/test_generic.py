@@ -1,0 +1,246 @@
+"""Contracts of every searchable backbone; a new family is covered by its line in tests/families.py."""
+
+import copy
+import io
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.families import FAMILIES, Family
+from vitnas_core import backbones
+from vitnas_core.costs import count_macs, count_params
+from vitnas_core.errors import ArchError, VitnasError
+from vitnas_core.registry import MODELS
+from vitnas_core.spaces import Arch, SearchSpace
+
+every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
+DRAWS = 6
+
+
+def images(family: Family, height: int | None = None, width: int | None = None) -> torch.Tensor:
+    return torch.randn(2, 3, height or family.image, width or family.image)
+
+
+def draws(family: Family, rng: np.random.Generator) -> list[Arch]:
+    space = family.space
+    return [space.largest(), space.smallest(), *(space.sample(rng) for _ in range(DRAWS))]
+
+
+def test_every_registered_backbone_is_covered() -> None:
+    MODELS.import_from_location()
+    registered = {c for c in MODELS.module_dict.values() if issubclass(c, backbones.ElasticBackbone)}
+    assert registered == {family.cls for family in FAMILIES.values()} == set(backbones.FAMILIES.values())
+
+
+@every_family
+def test_features_square_and_not(family: Family, rng: np.random.Generator) -> None:
+    model = family.elastic()
+    for arch in draws(family, rng):
+        model.set_arch(arch)
+        assert model.arch == arch
+        for height, width in ((family.image, family.image), (family.image * 2, family.image), (37, 51)):
+            (features,) = model(images(family, height, width))
+            expected = (-(-height // family.stride), -(-width // family.stride))
+            assert features.shape == (2, model.embed_dims, *expected)
+            assert features.isfinite().all()
+
+
+@every_family
+def test_inactive_channels_are_zero(family: Family) -> None:
+    model = family.elastic()
+    model.set_arch(family.space.smallest())
+    (features,) = model(images(family))
+    active = features.abs().sum((0, 2, 3)) > 0
+    width = family.space.smallest().stages[-1]['embed_dim']
+    assert active.tolist() == [True] * width + [False] * (model.embed_dims - width)
+
+
+@every_family
+def test_backward_reaches_what_is_active_and_nothing_else(family: Family, rng: np.random.Generator) -> None:
+    model = family.elastic()
+    for arch in draws(family, rng):
+        model.zero_grad(set_to_none=True)
+        model.set_arch(arch)
+        model(images(family))[-1].square().sum().backward()
+        fixed = {name: p.shape for name, p in model.extract().named_parameters()}
+        for name, parameter in model.named_parameters():
+            if name not in fixed:
+                assert parameter.grad is None, name
+                continue
+            assert parameter.grad is not None, name
+            assert parameter.grad.isfinite().all()
+            outside = parameter.grad.clone()
+            outside[tuple(slice(0, size) for size in fixed[name])] = 0
+            assert not outside.any(), name
+
+
+@every_family
+def test_extract_is_bit_exact(family: Family, rng: np.random.Generator) -> None:
+    model = family.elastic()
+    _randomise(model)
+    for arch in draws(family, rng):
+        model.set_arch(arch)
+        fixed = model.extract(arch)
+        assert fixed.is_fixed
+        assert fixed.arch == arch
+        for training in (False, True):
+            model.train(training)
+            fixed.train(training)
+            for x in (images(family), images(family, 40, 72)):
+                (ours,), (theirs,) = model(x), fixed(x)
+                width = theirs.shape[1]
+                assert torch.equal(ours[:, :width], theirs)
+                assert not ours[:, width:].any()
+
+
+@every_family
+def test_extracted_gradients_are_those_of_the_supernet(family: Family, rng: np.random.Generator) -> None:
+    model, arch = family.elastic(), family.space.sample(rng)
+    model.set_arch(arch)
+    fixed, x = model.extract(), images(family)
+    model(x)[-1].square().sum().backward()
+    fixed(x)[-1].square().sum().backward()
+    for name, parameter in fixed.named_parameters():
+        grad = dict(model.named_parameters())[name].grad
+        assert grad is not None and parameter.grad is not None
+        cut = grad[tuple(slice(0, size) for size in parameter.shape)]
+        torch.testing.assert_close(cut, parameter.grad, rtol=1e-4, atol=1e-5 * float(parameter.grad.abs().max()))
+
+
+@every_family
+def test_extract_shares_nothing(family: Family) -> None:
+    model = family.elastic()
+    fixed = model.extract(family.space.smallest())
+    before = fixed(x := images(family))[-1]
+    _randomise(model)
+    assert torch.equal(fixed(x)[-1], before)
+    assert model.arch == family.space.largest()
+
+
+@every_family
+def test_set_arch_allocates_no_parameter(family: Family, rng: np.random.Generator) -> None:
+    model = family.elastic()
+    before = [(name, id(p), p.data_ptr()) for name, p in model.named_parameters()]
+    for arch in draws(family, rng):
+        model.set_arch(arch)
+        model(images(family))
+    assert [(name, id(p), p.data_ptr()) for name, p in model.named_parameters()] == before
+
+
+@every_family
+def test_switching_back_gives_the_same(family: Family, rng: np.random.Generator) -> None:
+    model, x = family.elastic().eval(), images(family)
+    a, b = family.space.largest(), family.space.smallest()
+    model.set_arch(a)
+    first = model(x)[-1]
+    model.set_arch(b)
+    assert not torch.equal(model(x)[-1], first)
+    model.set_arch(a)
+    assert torch.equal(model(x)[-1], first)
+
+
+@every_family
+@pytest.mark.parametrize('size', [(32, 32), (40, 72)])
+def test_cost_equals_a_real_count(family: Family, rng: np.random.Generator, size: tuple[int, int]) -> None:
+    for arch in draws(family, rng):
+        fixed = family.cls(arch=arch, **family.settings).eval()  # type: ignore[call-arg, arg-type]
+        counted = family.cls(arch=arch, **{**family.settings, **family.countable}).eval()  # type: ignore[call-arg, arg-type]
+        cost = fixed.price(arch, size)
+        assert cost.params == count_params(fixed)
+        assert cost.macs == count_macs(counted, images(family, *size)[:1])
+        with_head = fixed.price(arch, size, num_classes=7)
+        head = nn.Linear(arch.stages[-1]['embed_dim'], 7)
+        assert with_head.params - cost.params == count_params(head)
+        assert with_head.macs - cost.macs == head.weight.numel()
+
+
+@every_family
+def test_state_dict_round_trip_deepcopy_and_save(family: Family) -> None:
+    model, x = family.elastic().eval(), images(family)
+    _randomise(model)
+    model.set_arch(family.space.smallest())
+    expected = model(x)[-1]
+    other = family.elastic().eval()
+    other.load_state_dict(model.state_dict())
+    other.set_arch(model.arch)
+    assert torch.equal(other(x)[-1], expected)
+    assert torch.equal(copy.deepcopy(model)(x)[-1], expected)
+    buffer = io.BytesIO()
+    torch.save(model.state_dict(), buffer)
+    buffer.seek(0)
+    loaded = torch.load(buffer, weights_only=True)
+    assert loaded.keys() == model.state_dict().keys()
+    assert all(torch.equal(loaded[k], v) for k, v in model.state_dict().items())
+
+
+@every_family
+def test_eval_is_deterministic_and_training_regularises(family: Family) -> None:
+    model, x = family.elastic(drop_path_rate=0.5, attn_drop_rate=0.5), images(family)
+    model.eval()
+    assert torch.equal(model(x)[-1], model(x)[-1])
+    model.train()
+    assert not torch.equal(model(x)[-1], model(x)[-1])
+
+
+@every_family
+def test_autocast_runs_in_bfloat16(family: Family) -> None:
+    model, x = family.elastic(), images(family)
+    expected = model(x)[-1]
+    with torch.autocast('cpu', torch.bfloat16):
+        out = model(x)[-1]
+    out.float().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    torch.testing.assert_close(out.float(), expected, rtol=0.1, atol=0.15)
+
+
+@every_family
+def test_fixed_network_exports(family: Family) -> None:
+    fixed, x = family.elastic().extract(family.space.smallest()).eval(), images(family)
+    program = torch.export.export(fixed, (x,))
+    torch.testing.assert_close(program.module()(x)[0], fixed(x)[0])
+    torch.testing.assert_close(torch.jit.trace(fixed, x)(x)[0], fixed(x)[0])
+
+
+@every_family
+def test_several_outputs(family: Family) -> None:
+    model = family.elastic(out_indices=(0, -1))
+    for arch in (family.space.largest(), family.space.smallest()):
+        model.set_arch(arch)
+        assert len(model(images(family))) == 2
+
+
+@every_family
+def test_mistakes_are_answered(family: Family, tmp_path) -> None:
+    cls, name = family.cls, family.cls.__name__
+    with pytest.raises(VitnasError, match=f'{name} should be given either `arch` or `space`'):
+        cls()  # type: ignore[call-arg]
+    with pytest.raises(VitnasError, match='either `arch` or `space`'):
+        cls(arch=family.space.largest(), space=family.space)  # type: ignore[call-arg, arg-type]
+    with pytest.raises(VitnasError, match=f'{name} should be given {cls.family}, but got toy'):
+        cls(space=SearchSpace.from_dict(dict(family='toy', stages=[dict(width=3)])))  # type: ignore[call-arg, arg-type]
+    with pytest.raises(ArchError, match='neither a file nor an architecture of the zoo'):
+        cls(arch='no-such-name')  # type: ignore[call-arg, arg-type]
+    with pytest.raises(VitnasError, match='out_indices should be from'):
+        family.elastic(out_indices=(99,))
+    model = family.elastic()
+    wider = family.space.largest().to_dict()
+    wider['stages'][0]['embed_dim'] *= 2
+    for refuse in (model.set_arch, model.extract):
+        with pytest.raises(ArchError, match=r'stages\[0\].embed_dim is'):
+            refuse(wider)
+    assert model.arch == family.space.largest()
+    deeper = family.space.largest().to_dict()
+    deeper['stages'][-1]['blocks'] += deeper['stages'][-1]['blocks'][-1:]
+    with pytest.raises(ArchError, match=r'stages\[\d\].blocks has'):
+        model.set_arch(deeper)
+    with pytest.raises(ArchError, match='toy'):
+        model.set_arch(dict(family='toy', stages=[]))
+
+
+def _randomise(model: nn.Module) -> None:
+    """Move every parameter off its initial value, so that zeros and ones hide nothing."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)

@@ -1,0 +1,68 @@
+"""Elastic layers: an active width equals a plain layer with the cut weights, and is a view."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from vitnas_core.elastic import DropPath, ElasticConv2d, ElasticLayerNorm, ElasticLinear, pad_channels, prefix
+
+
+def test_prefix_is_a_view_and_the_tensor_itself_at_full_size() -> None:
+    weight = nn.Parameter(torch.randn(6, 4))
+    assert prefix(weight, 6, 4) is weight
+    view = prefix(weight, 3, 2)
+    assert view.data_ptr() == weight.data_ptr()
+    assert torch.equal(view, weight[:3, :2])
+
+
+@pytest.mark.parametrize(('inputs', 'outputs'), [(8, 12), (5, 12), (8, 7), (3, 1)])
+def test_linear(inputs: int, outputs: int) -> None:
+    layer, x = ElasticLinear(8, 12), torch.randn(2, 3, inputs)
+    layer.width = outputs
+    out = layer(x)
+    assert torch.equal(out, F.linear(x, layer.weight[:outputs, :inputs], layer.bias[:outputs]))
+    out.sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad[outputs:].count_nonzero() == layer.weight.grad[:, inputs:].count_nonzero() == 0
+    assert layer.weight.grad[:outputs, :inputs].count_nonzero() == outputs * inputs
+
+
+def test_linear_without_bias() -> None:
+    layer = ElasticLinear(4, 6, bias=False)
+    layer.width = 2
+    assert torch.equal(layer(torch.ones(1, 3)), layer.weight[:2, :3].sum(1)[None])
+
+
+def test_convolution() -> None:
+    layer, x = ElasticConv2d(3, 8, 4, 4), torch.randn(2, 3, 8, 12)
+    layer.width = 5
+    assert torch.equal(layer(x), F.conv2d(x, layer.weight[:5], layer.bias[:5], stride=4))
+
+
+def test_norm_uses_the_statistics_of_the_active_channels() -> None:
+    layer, x = ElasticLayerNorm(8), torch.randn(2, 3, 5)
+    nn.init.normal_(layer.weight)
+    nn.init.normal_(layer.bias)
+    plain = nn.LayerNorm(5)
+    plain.load_state_dict({'weight': layer.weight[:5], 'bias': layer.bias[:5]})
+    assert torch.equal(layer(x), plain(x))
+
+
+def test_pad_channels() -> None:
+    x = torch.randn(2, 3, 4, 4)
+    padded = pad_channels(x, 5, 1)
+    assert torch.equal(padded[:, :3], x)
+    assert padded.shape == (2, 5, 4, 4)
+    assert not padded[:, 3:].any()
+    assert pad_channels(x, 3, 1) is x
+
+
+def test_drop_path_drops_whole_samples_and_keeps_the_mean() -> None:
+    layer, x = DropPath(0.25), torch.ones(4000, 2, 3)
+    out = layer.train()(x)
+    assert sorted(set(out.flatten().tolist())) == pytest.approx([0.0, 1 / 0.75])
+    assert (out == out[:, :1, :1]).all()
+    assert out.mean().item() == pytest.approx(1.0, abs=0.05)
+    assert layer.eval()(x) is x
+    assert not DropPath(1.0).train()(x).any()

@@ -1,0 +1,122 @@
+"""The converter of AutoFormer's published checkpoints: nothing is lost, and wrong files are refused."""
+
+import argparse
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tools.converters import autoformer as converter
+from vitnas_core.backbones import AutoFormer
+from vitnas_core.errors import CheckpointError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope='module')
+def official() -> dict[str, torch.Tensor]:
+    """A file as published: supernet T, 256 wide, with a head."""
+    backbone = AutoFormer(space='autoformer-tiny', embed_dims=256, official=True)
+    generator = torch.Generator().manual_seed(0)
+    state = {f'backbone.{k}': torch.randn(v.shape, generator=generator) for k, v in backbone.state_dict().items()}
+    state['head.fc.weight'], state['head.fc.bias'] = torch.randn(1000, 256), torch.randn(1000)
+    return converter.to_official(state)
+
+
+def test_official_names_and_shapes(official: dict[str, torch.Tensor]) -> None:
+    """FACTS, section 10: 16 tensors a block, no buffers."""
+    assert len(official) == 16 * 14 + 8
+    assert official['patch_embed_super.proj.weight'].shape == (256, 3, 16, 16)
+    assert official['blocks.13.attn.rel_pos_embed_v.embeddings_table_h'].shape == (30, 64)
+    assert official['blocks.0.attn.qkv.weight'].shape == (768, 256)
+    assert official['blocks.0.fc1.weight'].shape == (1024, 256)
+    assert sum(t.numel() for t in official.values()) == 11_669_224
+
+
+def test_round_trip_keeps_every_bit(official: dict[str, torch.Tensor]) -> None:
+    ours = converter.to_vitnas(official)
+    assert converter.digest(converter.to_official(ours)) == converter.digest(official)
+    assert converter.digest(ours) != converter.digest(official)
+    changed = {**official, 'norm.bias': official['norm.bias'].clone()}
+    changed['norm.bias'][0] += 1e-6
+    assert converter.digest(changed) != converter.digest(official)
+
+
+def test_rows_of_qkv(official: dict[str, torch.Tensor]) -> None:
+    """Official query row j is full row 3j; ours is row j % 64 of head j // 64."""
+    theirs = official['blocks.3.attn.qkv.weight']
+    ours = converter.to_vitnas(official)['backbone.blocks.3.attn.qkv.weight']
+    for j in (0, 1, 63, 64, 200, 255):
+        head, row = divmod(j, 64)
+        for part in range(3):
+            assert torch.equal(ours[192 * head + 64 * part + row], theirs[3 * j + part])
+
+
+def test_command_line_round_trip(official: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    """As a user does it, with a file as published: optimizer, epoch and the command line inside."""
+    torch.save(
+        dict(model=official, optimizer={}, lr_scheduler={}, epoch=499, scaler={}, args=argparse.Namespace(gp=True)),
+        tmp_path / 'supernet-tiny.pth',
+    )
+    script = [sys.executable, str(ROOT / 'tools/converters/autoformer.py')]
+
+    def run(*args: object) -> str:
+        return subprocess.run([*script, *map(str, args)], check=True, capture_output=True, text=True, cwd=ROOT).stdout
+
+    out = run(tmp_path / 'supernet-tiny.pth', tmp_path / 'ours.safetensors')
+    assert "space='autoformer-tiny', embed_dims=256, official=True" in out
+    back = run(tmp_path / 'ours.safetensors', tmp_path / 'back.pth', '--to-official', '--space', 'autoformer-tiny')
+    assert converter.digest(official)[:16] in back
+    assert converter.digest(converter.read(tmp_path / 'back.pth')) == converter.digest(official)
+
+    backbone = AutoFormer(space='autoformer-tiny', embed_dims=256, official=True)
+    state = load_file(tmp_path / 'ours.safetensors')
+    backbone.load_state_dict({k[9:]: v for k, v in state.items() if k.startswith('backbone.')})
+
+
+def test_wrong_files_are_refused(official: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    def convert(state: object, *args: str) -> str:
+        torch.save(state, tmp_path / 'in.pth')
+        with pytest.raises(SystemExit) as err:
+            converter.main([str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth'), *args])
+        assert not (tmp_path / 'out.pth').exists()
+        return str(err.value)
+
+    assert 'layers.0.blocks is none of its tensors' in convert({'layers.0.blocks': torch.zeros(1)})
+    few = {k: v for k, v in official.items() if not k.startswith('blocks.')}
+    assert 'it lacks blocks.0.attn.qkv.weight' in convert(dict(model=few))
+    shallow = {k: v for k, v in official.items() if not k.startswith('blocks.13.')}
+    assert 'width 256, depth 13, 4 heads, which is none of' in convert(shallow)
+    assert 'which is none of autoformer-small (width from 448' in convert(official, '--space', 'autoformer-small')
+    assert 'holds no state dict' in convert([1, 2])
+    assert 'not a vitnas AutoFormer checkpoint: cls_token' in convert(official, '--to-official')
+    odd = {**official, 'blocks.0.attn.qkv.weight': torch.zeros(100, 256)}
+    assert 'should have 3 × 64 rows a head, but has shape (100, 256)' in convert(odd)
+    with pytest.raises(SystemExit, match='there is no file'):
+        converter.main([str(tmp_path / 'none.pth'), str(tmp_path / 'out.pth')])
+
+
+def test_a_hostile_file_executes_nothing(tmp_path: Path) -> None:
+    class Hostile:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / 'executed',))
+
+    (tmp_path / 'in.pth').write_bytes(pickle.dumps(Hostile()))
+    with pytest.raises(CheckpointError, match='cannot be read as a checkpoint'):
+        converter.read(tmp_path / 'in.pth')
+    torch.save(dict(model=Hostile()), tmp_path / 'in.pth')
+    with pytest.raises(CheckpointError, match='cannot be read as a checkpoint'):
+        converter.read(tmp_path / 'in.pth')
+    assert not (tmp_path / 'executed').exists()
+
+
+def test_damaged_files(official: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    save_file(official, tmp_path / 'whole.safetensors')
+    data = (tmp_path / 'whole.safetensors').read_bytes()
+    (tmp_path / 'torn.safetensors').write_bytes(data[: len(data) // 2])
+    with pytest.raises(CheckpointError, match='torn.safetensors cannot be read'):
+        converter.read(tmp_path / 'torn.safetensors')

@@ -1,0 +1,86 @@
+"""The zoo: names, files and data resolve; what its entries say is true; timm knows them."""
+
+import json
+
+import pytest
+import timm
+import torch
+
+from vitnas_core import zoo
+from vitnas_core.backbones import FAMILIES
+from vitnas_core.costs import count_params
+from vitnas_core.errors import ArchError, SpaceError, VitnasError
+from vitnas_core.spaces import Arch, SearchSpace
+
+every_entry = pytest.mark.parametrize('name', zoo.arch_names())
+
+
+def test_published_parameters() -> None:
+    assert {name: zoo.entry(name).params for name in zoo.arch_names() if name.startswith('autoformer')} == {
+        'autoformer-tiny': 5_867_944,
+        'autoformer-small': 22_891_432,
+        'autoformer-base': 53_691_688,
+    }
+
+
+@every_entry
+def test_costs_are_what_the_entry_says(name: str) -> None:
+    entry = zoo.entry(name)
+    cost = FAMILIES[entry.arch.family].cost(entry.arch, entry.input_size, entry.num_classes)
+    assert (cost.params, cost.macs) == (entry.params, entry.macs)
+
+
+@every_entry
+def test_timm_creates_it(name: str) -> None:
+    entry = zoo.entry(name)
+    timm_name = f'vitnas_{name.replace("-", "_")}'
+    assert timm_name in timm.list_models('vitnas_*')
+    with torch.device('meta'):
+        model = timm.create_model(timm_name)
+    assert count_params(model) == entry.params
+
+
+def test_timm_interface() -> None:
+    model = timm.create_model('vitnas_autoformer_tiny', num_classes=7, img_size=64, drop_path_rate=0.1).eval()
+    x = torch.randn(2, 3, 64, 64)
+    features = model.forward_features(x)
+    assert features.shape == (2, model.num_features, 4, 4)
+    assert torch.equal(model(x), model.forward_head(features))
+    assert model(x).shape == (2, 7)
+    assert model.forward_head(features, pre_logits=True).shape == (2, 192)
+    assert timm.data.resolve_model_data_config(model)['input_size'] == (3, 224, 224)
+    model.reset_classifier(3)
+    assert model(x).shape == (2, 3)
+    model.reset_classifier(0)
+    assert model(x).shape == (2, 192)
+    assert isinstance(model.get_classifier(), torch.nn.Identity)
+    with pytest.raises(VitnasError, match='no weights are published'):
+        timm.create_model('vitnas_autoformer_tiny', pretrained=True)
+    with pytest.raises(VitnasError, match='`global_pool` should be "avg"'):
+        model.reset_classifier(3, 'token')
+
+
+def test_names_files_and_data_resolve(tmp_path) -> None:
+    arch, space = zoo.load_arch('autoformer-tiny'), zoo.load_space('autoformer-tiny')
+    (tmp_path / 'arch.json').write_text(arch.to_json())
+    (tmp_path / 'space.json').write_text(space.to_json())
+    assert zoo.load_arch(tmp_path / 'arch.json') == zoo.load_arch(arch.to_dict()) == zoo.load_arch(arch) == arch
+    assert zoo.load_space(str(tmp_path / 'space.json')) == zoo.load_space(space.to_dict()) == space
+    assert isinstance(arch, Arch) and isinstance(space, SearchSpace)
+
+
+def test_errors_name_the_file(tmp_path) -> None:
+    (tmp_path / 'bad.json').write_text(json.dumps(dict(family='autoformer')))
+    with pytest.raises(ArchError, match=r'stages should be a list, but got None \(.*bad.json\)'):
+        zoo.load_arch(tmp_path / 'bad.json')
+    with pytest.raises(SpaceError, match=r'stages should be a list of at least one.*bad.json'):
+        zoo.load_space(tmp_path / 'bad.json')
+    (tmp_path / 'binary.json').write_bytes(b'\xff\xfe\x00')
+    with pytest.raises(ArchError, match='binary.json'):
+        zoo.load_arch(tmp_path / 'binary.json')
+    with pytest.raises(ArchError, match="'autoformer-huge' is neither a file nor an architecture of the zoo"):
+        zoo.load_arch('autoformer-huge')
+    with pytest.raises(SpaceError, match="'nowhere.json' is neither a file nor a space of the zoo"):
+        zoo.load_space('nowhere.json')
+    with pytest.raises(ArchError, match='the zoo has no architecture'):
+        zoo.entry('autoformer-huge')

@@ -1,0 +1,24 @@
+# Sourced by the scripts beside it, the one place that says where the repository is and which python runs it.
+# Sets `root`, `python`, and `venv` (empty when VITNAS_PYTHON names a python of the user's own).
+
+root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
+if [ -n "${VITNAS_PYTHON:-}" ]; then
+    venv=
+    python=$(command -v -- "$VITNAS_PYTHON") || {
+        echo "VITNAS_PYTHON is '$VITNAS_PYTHON', which is not a program; name a python 3.10 to 3.12, or unset it" >&2
+        exit 1
+    }
+    case $python in
+        /*) ;;
+        *) python=$PWD/$python ;;
+    esac
+else
+    venv=$root/.venv
+    python=$venv/bin/python
+fi
+
+# What a shell often carries that would put other packages in front of the environment's, or install elsewhere.
+unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PIP_TARGET PIP_PREFIX
+# Packages are installed without bytecode, which saves half of the installation; their first import writes it.
+unset PYTHONDONTWRITEBYTECODE
+export PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore

@@ -1,0 +1,196 @@
+"""How fast the foundation is, as ratios measured in one run: ``python tools/benchmarks/foundation.py [PART ...]``.
+
+    price    architectures priced in a second on one core
+    fused    fused relative positions against the published formula, forward and backward, time and peak memory
+    elastic  a training step of the elastic network at an architecture against the extracted one
+    step     a training step of fixed AutoFormer-T against timm's DeiT-Ti
+
+Contenders take turns and the median of the turns' ratios counts, so that what else the machine does hits both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import vitnas_core  # noqa: F401  (before timm: it mends its import)
+from vitnas_core import zoo
+from vitnas_core.backbones import AutoFormer
+from vitnas_core.elastic import RelativePositions2D, TokenGrid
+
+HEAD_DIM, REACH = 64, 14
+
+
+def turns(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each contender in each round; they take turns, after one round that does not count."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for round_ in range(rounds + 1):
+        for name, run in contenders.items():
+            start = time.perf_counter()
+            run()
+            if round_:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratio(seconds: dict[str, list[float]], a: str, b: str) -> str:
+    """Median over the rounds of a's time over b's, with the middle half."""
+    found = sorted(x / y for x, y in zip(seconds[a], seconds[b]))
+    low, high = found[len(found) // 4], found[-1 - len(found) // 4]
+    return f'{statistics.median(found):6.2f}x  (middle half {low:.2f} to {high:.2f})'
+
+
+def benchmark_price(rounds: int) -> None:
+    """Architectures priced in a second on one core."""
+    for name in zoo.space_names():
+        space, rng = zoo.load_space(name), np.random.default_rng(0)
+        archs = [space.sample(rng) for _ in range(20_000)]
+        seconds = turns({'price': lambda archs=archs: [AutoFormer.cost(arch, 224, 1000) for arch in archs]}, rounds)
+        print(f'  {name}: {len(archs) / statistics.median(seconds["price"]):,.0f} architectures a second')
+
+
+def published_formula(tables: RelativePositions2D, q: Tensor, k: Tensor, v: Tensor, grid: tuple[int, int]) -> Tensor:
+    """The formula as it is written: a vector for every pair of tokens, for keys and for values."""
+    position = torch.arange(grid[0] * grid[1])
+    index = []
+    for axis in (position // grid[1], position % grid[1]):
+        offset = (axis[None, :] - axis[:, None]).clamp(-REACH, REACH) + REACH + 1
+        index.append(F.pad(offset, (1, 0, 1, 0)))
+    keys = tables.key_vertical[index[0]] + tables.key_horizontal[index[1]]
+    values = tables.value_vertical[index[0]] + tables.value_horizontal[index[1]]
+    pairs = (q.permute(2, 0, 1, 3).flatten(1, 2) @ keys.mT).unflatten(1, q.shape[:2]).permute(1, 2, 0, 3)
+    weights = ((q @ k.mT + pairs) * HEAD_DIM**-0.5).softmax(-1)
+    mixed = (weights.permute(2, 0, 1, 3).flatten(1, 2) @ values).unflatten(1, q.shape[:2]).permute(1, 2, 0, 3)
+    return weights @ v + mixed
+
+
+def attention(kind: str, grid: tuple[int, int], heads: int, backward: bool) -> Callable[[], None]:
+    """One attention layer of either kind, ready to run."""
+    torch.manual_seed(0)
+    tables = RelativePositions2D(HEAD_DIM, REACH)
+    q, k, v = (torch.randn(1, heads, 1 + grid[0] * grid[1], HEAD_DIM, requires_grad=True) for _ in range(3))
+
+    def run() -> None:
+        with torch.set_grad_enabled(backward):
+            if kind == 'fused':
+                out = tables(q, k, v, TokenGrid.make(*grid, HEAD_DIM, REACH, q.device))
+            else:
+                out = published_formula(tables, q, k, v, grid)
+            if backward:
+                out.sum().backward()
+
+    return run
+
+
+def _peak(kind: str, grid: tuple[int, int], heads: int, backward: bool, threads: int, pipe: Any) -> None:
+    torch.set_num_threads(threads)
+    attention('fused', (2, 2), 1, backward)()  # what torch allocates once
+    run = attention(kind, grid, heads, backward)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run()
+    pipe.send((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+
+def peak_memory(kind: str, grid: tuple[int, int], heads: int, backward: bool) -> float:
+    """MiB that one run adds to the highest resident size of a process of its own."""
+    context = multiprocessing.get_context('spawn')
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_peak, args=(kind, grid, heads, backward, torch.get_num_threads(), theirs))
+    process.start()
+    process.join()
+    if process.exitcode != 0 or not ours.poll():
+        raise SystemExit(f'measuring the memory of {kind} at {grid} failed with exit code {process.exitcode}')
+    return ours.recv()
+
+
+def benchmark_fused(rounds: int) -> None:
+    """Fused relative positions against the published formula; one layer, 3 heads, one image."""
+    for height, width in ((224, 224), (512, 512), (800, 1344)):
+        grid = (height // 16, width // 16)
+        pairs = (1 + grid[0] * grid[1]) ** 2 * HEAD_DIM * 4 / 2**30
+        for backward in (False, True):
+            what = f'  {height} x {width}, forward{" and backward" if backward else ""}'
+            fused = attention('fused', grid, 3, backward)
+            memory = peak_memory('fused', grid, 3, backward)
+            if pairs > 1.5:  # backward holds the two tables, their gradients and copies of them
+                seconds = turns({'fused': fused}, min(rounds, 3))
+                print(
+                    f'{what}: {statistics.median(seconds["fused"]):.2f} s, {memory:.0f} MiB; '
+                    f'the formula needs {pairs:.1f} GiB for each of several tensors'
+                )
+                continue
+            seconds = turns({'fused': fused, 'formula': attention('formula', grid, 3, backward)}, rounds)
+            plain = peak_memory('formula', grid, 3, backward)
+            print(f'{what}: formula / fused time {ratio(seconds, "formula", "fused")}')
+            print(
+                f'{"":{len(what)}}  fused / formula memory {memory / plain:6.2f}x  ({memory:.0f} and {plain:.0f} MiB)'
+            )
+
+
+def trainer(model: nn.Module, x: Tensor) -> Callable[[], None]:
+    """A whole training step: forward, backward, AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x)[-1].square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def benchmark_elastic(rounds: int) -> None:
+    """The elastic network at an architecture against the extracted one, training step at 224 x 224, batch 16."""
+    x = torch.randn(16, 3, 224, 224)
+    elastic = AutoFormer(space='autoformer-tiny')
+    for name, arch in (('AutoFormer-T', zoo.load_arch('autoformer-tiny')), ('largest', elastic.space.largest())):
+        elastic.set_arch(arch)
+        seconds = turns({'elastic': trainer(elastic, x), 'fixed': trainer(elastic.extract(), x)}, rounds)
+        print(f'  {name}: elastic / extracted {ratio(seconds, "elastic", "fixed")}')
+
+
+def benchmark_step(rounds: int) -> None:
+    """A training step of fixed AutoFormer-T against timm's DeiT-Ti at 224 x 224, batch 8."""
+    import timm
+
+    x = torch.randn(8, 3, 224, 224)
+    contenders = {'deit': trainer(timm.create_model('deit_tiny_patch16_224'), x)}
+    for name, reach in (('with relative positions', REACH), ('without', 0)):
+        contenders[name] = trainer(timm.create_model('vitnas_autoformer_tiny', reach=reach), x)
+    seconds = turns(contenders, rounds)
+    for name in list(contenders)[1:]:
+        print(f'  AutoFormer-T {name}: / DeiT-Ti {ratio(seconds, name, "deit")}')
+
+
+PARTS = {
+    'price': benchmark_price,
+    'fused': benchmark_fused,
+    'elastic': benchmark_elastic,
+    'step': benchmark_step,
+}
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run the parts that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[], help='defaults to all')
+    parser.add_argument('--rounds', type=int, default=9, help='turns that count; defaults to 9')
+    options = parser.parse_args(args)
+    print(f'torch {torch.__version__}, {torch.get_num_threads()} threads')
+    for part in options.parts or PARTS:
+        print(f'{part}: {(PARTS[part].__doc__ or "").strip()}', flush=True)
+        PARTS[part](options.rounds)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,218 @@
+"""Convert AutoFormer's published checkpoints to vitnas and back, without losing a bit.
+
+python tools/converters/autoformer.py supernet-tiny.pth autoformer-tiny_supernet.pth
+python tools/converters/autoformer.py autoformer-tiny_supernet.pth supernet-tiny.pth --to-official
+
+The result is a checkpoint of an ``ImageClassifier`` whose backbone is
+``dict(type='vitnas.AutoFormer', space='autoformer-tiny', embed_dims=256, official=True)``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from torch import Tensor
+from vitnas_core.fileio import atomic_write
+
+from vitnas_core import zoo
+from vitnas_core.backbones.autoformer import HEAD_DIM
+from vitnas_core.errors import CheckpointError
+from vitnas_core.spaces import SearchSpace
+
+# Official name → ours. `blocks.{i}.` stands before those of a block.
+_OUTSIDE = {
+    'cls_token': 'backbone.cls_token',
+    'pos_embed': 'backbone.pos_embed',
+    'patch_embed_super.proj.weight': 'backbone.patch_embed.weight',
+    'patch_embed_super.proj.bias': 'backbone.patch_embed.bias',
+    'norm.weight': 'backbone.norm.weight',
+    'norm.bias': 'backbone.norm.bias',
+    'head.weight': 'head.fc.weight',
+    'head.bias': 'head.fc.bias',
+}
+_BLOCK = {
+    'attn.qkv.weight': 'attn.qkv.weight',
+    'attn.qkv.bias': 'attn.qkv.bias',
+    'attn.rel_pos_embed_k.embeddings_table_v': 'attn.relative.key_vertical',
+    'attn.rel_pos_embed_k.embeddings_table_h': 'attn.relative.key_horizontal',
+    'attn.rel_pos_embed_v.embeddings_table_v': 'attn.relative.value_vertical',
+    'attn.rel_pos_embed_v.embeddings_table_h': 'attn.relative.value_horizontal',
+    'attn.proj.weight': 'attn.proj.weight',
+    'attn.proj.bias': 'attn.proj.bias',
+    'attn_layer_norm.weight': 'norm1.weight',
+    'attn_layer_norm.bias': 'norm1.bias',
+    'ffn_layer_norm.weight': 'norm2.weight',
+    'ffn_layer_norm.bias': 'norm2.bias',
+    'fc1.weight': 'fc1.weight',
+    'fc1.bias': 'fc1.bias',
+    'fc2.weight': 'fc2.weight',
+    'fc2.bias': 'fc2.bias',
+}
+_NEEDED = ('cls_token', 'patch_embed_super.proj.weight', 'blocks.0.attn.qkv.weight', 'norm.weight')
+
+
+def our_name(name: str) -> str | None:
+    """Our name of an official one, or None where there is none."""
+    match = re.fullmatch(r'blocks\.(\d+)\.(.+)', name)
+    if match is None:
+        return _OUTSIDE.get(name)
+    return f'backbone.blocks.{match[1]}.{_BLOCK[match[2]]}' if match[2] in _BLOCK else None
+
+
+def official_name(name: str) -> str | None:
+    """The official name of one of ours, or None where there is none."""
+    match = re.fullmatch(r'backbone\.blocks\.(\d+)\.(.+)', name)
+    names = {ours: theirs for theirs, ours in (_OUTSIDE if match is None else _BLOCK).items()}
+    if match is None:
+        return names.get(name)
+    return f'blocks.{match[1]}.{names[match[2]]}' if match[2] in names else None
+
+
+def to_vitnas(official: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rename, and reorder the rows of qkv: theirs go q, k, v, q, k, v, …; ours keep those of a head together.
+
+    The qkv bias stays as it is: ``official=True`` cuts it as the published code does.
+
+    Raises:
+        CheckpointError: It is no AutoFormer of the published layout.
+    """
+    converted = {}
+    for name, tensor in official.items():
+        ours = our_name(name)
+        if ours is None:
+            raise CheckpointError(f'not an official AutoFormer checkpoint: {name} is none of its tensors')
+        if name.endswith('attn.qkv.weight'):
+            _check_heads(name, tensor)
+            tensor = tensor.unflatten(0, (-1, HEAD_DIM, 3)).transpose(1, 2).flatten(0, 2)
+        converted[ours] = tensor.contiguous()
+    missing = [name for name in _NEEDED if name not in official]
+    if missing:
+        raise CheckpointError(f'not an official AutoFormer checkpoint: it lacks {", ".join(missing)}')
+    return converted
+
+
+def to_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The inverse of :func:`to_vitnas`.
+
+    Raises:
+        CheckpointError: It is no AutoFormer of ours.
+    """
+    converted = {}
+    for name, tensor in state.items():
+        theirs = official_name(name)
+        if theirs is None:
+            raise CheckpointError(f'not a vitnas AutoFormer checkpoint: {name} is none of its tensors')
+        if theirs.endswith('attn.qkv.weight'):
+            _check_heads(name, tensor)
+            tensor = tensor.unflatten(0, (-1, 3, HEAD_DIM)).transpose(1, 2).flatten(0, 2)
+        converted[theirs] = tensor.contiguous()
+    missing = [name for name in _NEEDED if name not in converted]
+    if missing:
+        raise CheckpointError(
+            f'not a vitnas AutoFormer checkpoint: it lacks {", ".join(map(str, map(our_name, missing)))}'
+        )
+    return converted
+
+
+def digest(state: Mapping[str, Tensor]) -> str:
+    """A fingerprint of names, shapes, types and every bit of a state dict, whatever its order."""
+    sha = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        sha.update(f'{name} {tuple(tensor.shape)} {tensor.dtype}\n'.encode())
+        sha.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def find_space(official: Mapping[str, Tensor], name: str | None = None) -> SearchSpace:
+    """The space whose supernet this is: ``name``, or the one of the zoo that fits.
+
+    Raises:
+        CheckpointError: The file is of another size.
+    """
+    width = official['cls_token'].shape[-1]
+    depth = 1 + max(int(key.split('.')[1]) for key in official if key.startswith('blocks.'))
+    heads = official['blocks.0.attn.qkv.weight'].shape[0] // (3 * HEAD_DIM)
+    names = [name] if name else [n for n in zoo.space_names() if zoo.load_space(n).family == 'autoformer']
+    sizes = []
+    for candidate in map(zoo.load_space, names):
+        largest = candidate.largest().stages[0]
+        most = max(int(block['num_heads']) for block in largest.blocks if block is not None)
+        if int(largest['embed_dim']) <= width and len(largest.blocks) == depth and most == heads:
+            return candidate
+        sizes.append(f'{candidate.name} (width from {largest["embed_dim"]}, depth {len(largest.blocks)}, {most} heads)')
+    raise CheckpointError(
+        f'the file holds a supernet of width {width}, depth {depth}, {heads} heads, which is none of {"; ".join(sizes)}'
+    )
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a ``.safetensors`` file or of a checkpoint, with nothing executed.
+
+    Raises:
+        CheckpointError: The file is missing, damaged, or holds no state dict.
+    """
+    try:
+        if path.suffix == '.safetensors':
+            return safetensors.torch.load_file(path)
+        # The official files carry their command line.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            data = torch.load(path, map_location='cpu', weights_only=True)
+    except FileNotFoundError:
+        raise CheckpointError(f'there is no file {path}') from None
+    except Exception as err:
+        raise CheckpointError(f'{path} cannot be read as a checkpoint: {str(err).splitlines()[0]}') from None
+    for key in ('model', 'state_dict'):
+        if isinstance(data, dict) and isinstance(data.get(key), dict):
+            data = data[key]
+    if not isinstance(data, dict) or not data or not all(isinstance(value, Tensor) for value in data.values()):
+        raise CheckpointError(f'{path} holds no state dict')
+    return data
+
+
+def write(path: Path, key: str, state: dict[str, Tensor]) -> None:
+    """Write a state dict aside and rename it: ``.safetensors`` as it is, else a checkpoint under ``key``."""
+    if path.suffix == '.safetensors':
+        atomic_write(path, safetensors.torch.save(state))
+        return
+    buffer = io.BytesIO()
+    torch.save({key: state}, buffer)
+    atomic_write(path, buffer.getvalue())
+
+
+def main(args: list[str] | None = None) -> None:
+    """Convert one file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('source', type=Path, help='checkpoint to read (.pth or .safetensors)')
+    parser.add_argument('target', type=Path, help='checkpoint to write (.pth or .safetensors)')
+    parser.add_argument('--to-official', action='store_true', help='from vitnas to the published layout')
+    parser.add_argument('--space', help='zoo name or file of the space that the file should be of')
+    options = parser.parse_args(args)
+    try:
+        source = read(options.source)
+        target = to_official(source) if options.to_official else to_vitnas(source)
+        official = target if options.to_official else source
+        space = find_space(official, options.space)
+    except CheckpointError as err:
+        raise SystemExit(f'CheckpointError: {err} ({options.source})') from None
+    write(options.target, 'model' if options.to_official else 'state_dict', target)
+    width = official['cls_token'].shape[-1]
+    print(f'{len(target)} tensors of {space.name or "the space"}, digest {digest(target)[:16]}: {options.target}')
+    name = options.space or space.name
+    print(f"backbone: dict(type='vitnas.AutoFormer', space='{name}', embed_dims={width}, official=True)")
+
+
+def _check_heads(name: str, tensor: Tensor) -> None:
+    if tensor.ndim != 2 or tensor.shape[0] % (3 * HEAD_DIM):
+        raise CheckpointError(f'{name} should have 3 × {HEAD_DIM} rows a head, but has shape {tuple(tensor.shape)}')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Set up if need be, then run the quickstart. Arguments go to tools/quickstart.py.
+set -euo pipefail
+. "$(dirname -- "${BASH_SOURCE[0]}")/_env.sh"
+bash "$root/tools/setup.sh"
+cd "$root"
+exec "$python" tools/quickstart.py "$@"

@@ -1,0 +1,407 @@
+"""AutoFormer: a plain vision transformer, elastic in width, depth, heads and MLP ratio (Chen et al., ICCV 2021)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import zoo
+from ..costs import Cost
+from ..elastic import (
+    DropPath,
+    ElasticConv2d,
+    ElasticLayerNorm,
+    ElasticLinear,
+    RelativePositions2D,
+    TokenGrid,
+    attend,
+    pad_channels,
+    prefix,
+)
+from ..errors import ArchError, VitnasError
+from ..registry import MODELS
+from ..spaces import Arch, SearchSpace
+from .base import ArchRef, ElasticBackbone, SpaceRef, as_size, number
+
+HEAD_DIM = 64
+"""Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
+
+
+class QKV(ElasticLinear):
+    """The projection to queries, keys and values: those of a head together, heads one after another.
+
+    So any number of heads is a prefix of the rows. The published code cuts its bias as if it lay in
+    three thirds of the *active* width, so that one number serves different roles in different
+    subnets; ``official`` does the same.
+
+    Args:
+        width: Width of the tokens.
+        num_heads: Largest number of heads.
+        official: Cut the bias as the published code does.
+    """
+
+    def __init__(self, width: int, num_heads: int, official: bool) -> None:
+        super().__init__(width, 3 * HEAD_DIM * num_heads)
+        self.official = official
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, E) → (3, B, heads, N, 64)."""
+        bias = prefix(self.bias, self.width)
+        if self.official:
+            bias = bias.view(3, -1, HEAD_DIM).transpose(0, 1).flatten()
+        qkv = F.linear(x, prefix(self.weight, self.width, x.shape[-1]), bias)
+        return qkv.unflatten(-1, (-1, 3, HEAD_DIM)).permute(3, 0, 2, 1, 4)
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with relative positions on keys and values.
+
+    Args:
+        width: Largest width of the tokens.
+        num_heads: Largest number of heads.
+        reach: Largest relative offset; 0 for no relative positions.
+        drop: Dropout of the attention weights.
+        official: See :class:`QKV`.
+    """
+
+    def __init__(self, width: int, num_heads: int, reach: int, drop: float, official: bool) -> None:
+        super().__init__()
+        self.drop = drop
+        self.scale = 1.0
+        self.qkv = QKV(width, num_heads, official)
+        self.relative = RelativePositions2D(HEAD_DIM, reach) if reach else None
+        self.proj = ElasticLinear(HEAD_DIM * num_heads, width)
+
+    def forward(self, x: Tensor, grid: TokenGrid | None) -> Tensor:
+        """(B, N, E) → (B, N, E)."""
+        q, k, v = self.qkv(x).unbind(0)
+        drop = self.drop if self.training else 0.0
+        out = attend(q, k, v, drop) if self.relative is None else self.relative(q, k, v, grid, drop)
+        out = out.transpose(1, 2).flatten(2)
+        return self.proj(out if self.scale == 1.0 else out * self.scale)
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block: attention and MLP, each with a residual.
+
+    Args:
+        width: Largest width of the tokens.
+        num_heads: Largest number of heads.
+        hidden: Largest hidden width of the MLP.
+        reach: Largest relative offset; 0 for no relative positions.
+        attn_drop: Dropout of the attention weights.
+        drop_path: Chance that a sample skips a branch.
+        official: See :class:`QKV`.
+    """
+
+    def __init__(
+        self, width: int, num_heads: int, hidden: int, reach: int, attn_drop: float, drop_path: float, official: bool
+    ) -> None:
+        super().__init__()
+        self.norm1 = ElasticLayerNorm(width)
+        self.attn = Attention(width, num_heads, reach, attn_drop, official)
+        self.norm2 = ElasticLayerNorm(width)
+        self.fc1 = ElasticLinear(width, hidden)
+        self.fc2 = ElasticLinear(hidden, width)
+        self.drop_path = DropPath(drop_path)
+        self.mlp_scale = 1.0
+
+    def set_choice(self, embed_dim: int, num_heads: int, mlp_ratio: float, rescale: tuple[int, float] | None) -> None:
+        """Activate a width, a number of heads and an MLP ratio."""
+        self.attn.qkv.width = 3 * HEAD_DIM * num_heads
+        self.attn.proj.width = self.fc2.width = embed_dim
+        self.fc1.width = int(embed_dim * mlp_ratio)
+        if rescale is not None:
+            self.attn.scale, self.mlp_scale = rescale[0] / num_heads, rescale[1] / mlp_ratio
+
+    def forward(self, x: Tensor, grid: TokenGrid | None) -> Tensor:
+        """(B, N, E) → (B, N, E)."""
+        x = x + self.drop_path(self.attn(self.norm1(x), grid))
+        hidden = self.fc2(F.gelu(self.fc1(self.norm2(x))))
+        return x + self.drop_path(hidden if self.mlp_scale == 1.0 else hidden * self.mlp_scale)
+
+
+@MODELS.register_module()
+class AutoFormer(ElasticBackbone):
+    """AutoFormer, elastic (``space=``) or fixed (``arch=``).
+
+    Any image size: sides are padded to the patch size with zeros, absolute positions are
+    interpolated, relative positions hold for any H × W grid.
+
+    Args:
+        arch: A fixed architecture: a zoo name (``'autoformer-tiny'``), a file, or the data.
+        space: A search space, likewise. Exactly one of the two is given.
+        embed_dims: Width of the stored weights. Defaults to None: the largest ``embed_dim`` of the
+            space. The published supernets store 64 × heads, which is more than any subnet uses.
+        img_size: Image side for which absolute positions are stored. Defaults to 224.
+        patch_size: Side of a patch. Defaults to 16.
+        position: ``'absolute'`` or ``'none'``. Defaults to ``'absolute'``.
+        reach: Largest relative offset that is told apart; 0 for no relative positions. Defaults to 14.
+        out_indices: After which blocks features are returned; negative ones count from the active
+            last block. The final norm is applied after the last block only. Defaults to (-1,).
+        out_type: ``'featmap'`` (B, C, H, W), ``'avg_featmap'`` (the mean over patches, AutoFormer's own
+            pooling) or ``'cls_token'`` (B, C), or ``'raw'`` (B, 1 + H·W, C). Defaults to ``'featmap'``.
+        attn_drop_rate: Dropout of attention weights. Defaults to 0.
+        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
+        rescale: (heads, ratio): multiply attention by heads / active heads and MLPs by ratio / active
+            ratio, the published code's ``scale`` flag (off in its commands). Defaults to None: off.
+        official: Cut the qkv bias as the published code does (needed for its weights). Defaults to False.
+        init_cfg: As everywhere in mm. Defaults to None.
+
+    Raises:
+        VitnasError: An argument is none of the above, or the space is not AutoFormer's.
+    """
+
+    family = 'autoformer'
+    cost_settings = ('img_size', 'patch_size', 'position', 'reach')
+
+    def __init__(
+        self,
+        arch: ArchRef | None = None,
+        space: SpaceRef | None = None,
+        embed_dims: int | None = None,
+        img_size: int | tuple[int, int] = 224,
+        patch_size: int = 16,
+        position: str = 'absolute',
+        reach: int = 14,
+        out_indices: tuple[int, ...] = (-1,),
+        out_type: str = 'featmap',
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        rescale: tuple[int, float] | None = None,
+        official: bool = False,
+        init_cfg: dict | None = None,
+    ) -> None:
+        settings = dict(
+            img_size=img_size,
+            patch_size=patch_size,
+            position=position,
+            reach=reach,
+            out_indices=out_indices,
+            out_type=out_type,
+            attn_drop_rate=attn_drop_rate,
+            drop_path_rate=drop_path_rate,
+            rescale=rescale,
+            official=official,
+        )
+        super().__init__(arch, space, settings, init_cfg)
+        _choose('position', position, ('absolute', 'none'))
+        _choose('out_type', out_type, ('featmap', 'avg_featmap', 'cls_token', 'raw'))
+        maxima = _maxima(self.space)
+        self.embed_dims = embed_dims or maxima[0]
+        self.patch_size, self.out_type, self.rescale = patch_size, out_type, rescale
+        self.reach = reach
+        self.out_indices = tuple(out_indices)
+        self.grid = tuple(side // patch_size for side in as_size(img_size))
+
+        self.patch_embed = ElasticConv2d(3, self.embed_dims, patch_size, patch_size)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, self.embed_dims))
+        tokens = 1 + self.grid[0] * self.grid[1]
+        self.pos_embed = nn.Parameter(torch.zeros(1, tokens, self.embed_dims)) if position == 'absolute' else None
+        last = max(1, len(maxima[1]) - 1)
+        self.blocks = nn.ModuleList(
+            Block(
+                width=self.embed_dims,
+                num_heads=heads,
+                hidden=int(self.embed_dims * ratio),
+                reach=reach,
+                attn_drop=attn_drop_rate,
+                drop_path=drop_path_rate * i / last,
+                official=official,
+            )
+            for i, (heads, ratio) in enumerate(maxima[1])
+        )
+        self.norm = ElasticLayerNorm(self.embed_dims)
+        self._check_out_indices()
+        self._init_parameters()
+        self.set_arch(self.space.largest())
+
+    @property
+    def depth(self) -> int:
+        """How many blocks are active."""
+        return len(self.arch.stages[0].blocks)
+
+    @property
+    def _blocks(self) -> list[Block]:
+        return list(self.blocks)  # type: ignore[arg-type]
+
+    def _check_out_indices(self) -> None:
+        fewest = self.space.stages[0].depths[0]
+        if not self.out_indices or any(not -fewest <= i < fewest for i in self.out_indices):
+            raise VitnasError(
+                f'out_indices should be from {-fewest} to {fewest - 1}, as the shallowest architecture has '
+                f'{fewest} blocks, but got {self.out_indices}'
+            )
+
+    def _init_parameters(self) -> None:
+        """As published: truncated normal for linear layers, tables and tokens; torch's default for the patches."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+        nn.init.trunc_normal_(self.cls_token, std=0.02)
+        if self.pos_embed is not None:
+            nn.init.trunc_normal_(self.pos_embed, std=0.02)
+
+    def check_fits(self, arch: Arch) -> None:
+        """Check that the weights can run an architecture.
+
+        Raises:
+            ArchError: They cannot; the message begins with the path of what is wrong.
+        """
+        embed_dim, choices = _read(arch)
+        if embed_dim > self.embed_dims:
+            raise ArchError(f'stages[0].embed_dim is {embed_dim}; the weights are {self.embed_dims} wide')
+        if not self.space.stages[0].depths[0] <= len(choices) <= len(self.blocks):
+            raise ArchError(
+                f'stages[0].blocks has {len(choices)} entries; the weights have '
+                f'{self.space.stages[0].depths[0]} to {len(self.blocks)} blocks'
+            )
+        for i, ((heads, ratio), block) in enumerate(zip(choices, self._blocks)):
+            if 3 * HEAD_DIM * heads > block.attn.qkv.out_features:
+                most = block.attn.proj.in_features // HEAD_DIM
+                raise ArchError(f'stages[0].blocks[{i}].num_heads is {heads}; the weights have {most}')
+            if int(embed_dim * ratio) > block.fc1.out_features:
+                raise ArchError(
+                    f'stages[0].blocks[{i}].mlp_ratio is {ratio}, {int(embed_dim * ratio)} hidden units; '
+                    f'the weights have {block.fc1.out_features}'
+                )
+
+    def set_arch(self, arch: ArchRef) -> None:
+        """Activate an architecture; see :meth:`ElasticBackbone.set_arch`."""
+        arch = zoo.load_arch(arch)
+        self.check_fits(arch)
+        embed_dim, choices = _read(arch)
+        self.patch_embed.width = embed_dim
+        for (heads, ratio), block in zip(choices, self._blocks):
+            block.set_choice(embed_dim, heads, ratio, self.rescale)
+        self.arch = arch
+        self._outs = {index % len(choices) for index in self.out_indices}
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
+        x, (height, width) = self.embed(x)
+        grid = TokenGrid.make(height, width, HEAD_DIM, self.reach, x.device) if self.reach else None
+        outs, depth = [], self.depth
+        for i, block in enumerate(self._blocks[:depth]):
+            x = block(x, grid)
+            if i in self._outs:
+                tokens = self.norm(x) if i == depth - 1 else x
+                outs.append(self._format(tokens, (height, width)))
+        return tuple(outs)
+
+    def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
+        bottom, right = (-side % self.patch_size for side in x.shape[-2:])
+        if bottom or right:
+            x = F.pad(x, (0, right, 0, bottom))
+        x = self.patch_embed(x)
+        height, width = x.shape[-2:]
+        x = x.flatten(2).transpose(1, 2)
+        embed_dim = x.shape[-1]
+        x = torch.cat([self.cls_token[..., :embed_dim].expand(x.shape[0], -1, -1), x], 1)
+        if self.pos_embed is not None:
+            x = x + self._positions(self.pos_embed[..., :embed_dim], (height, width))
+        return x, (height, width)
+
+    def _positions(self, table: Tensor, grid: tuple[int, int]) -> Tensor:
+        if grid == self.grid:
+            return table
+        patches = table[:, 1:].unflatten(1, self.grid).permute(0, 3, 1, 2)
+        patches = F.interpolate(patches, grid, mode='bicubic', align_corners=False)
+        return torch.cat([table[:, :1], patches.flatten(2).transpose(1, 2)], 1)
+
+    def _format(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
+        if self.out_type == 'raw':
+            return pad_channels(tokens, self.embed_dims, -1)
+        if self.out_type == 'cls_token':
+            return pad_channels(tokens[:, 0], self.embed_dims, -1)
+        if self.out_type == 'avg_featmap':
+            return pad_channels(tokens[:, 1:].mean(1), self.embed_dims, -1)
+        return pad_channels(tokens[:, 1:].transpose(1, 2).unflatten(2, grid), self.embed_dims, 1)
+
+    @classmethod
+    def cost(
+        cls,
+        arch: ArchRef,
+        input_size: int | tuple[int, int] = 224,
+        num_classes: int = 0,
+        img_size: int | tuple[int, int] = 224,
+        patch_size: int = 16,
+        position: str = 'absolute',
+        reach: int = 14,
+    ) -> Cost:
+        """Parameters and multiply-accumulates of an architecture, without building it.
+
+        The convention of the paper's figures for T and B: convolution, linear layers and the two
+        attention products, without the relative positions' own.
+
+        Args:
+            arch: The architecture.
+            input_size: Side, or (height, width), of the image. Defaults to 224.
+            num_classes: Classes of a linear head that is counted too. Defaults to 0: none.
+            img_size: As for the class; so are the others.
+            patch_size: See above.
+            position: See above.
+            reach: See above.
+        """
+        stage = zoo.load_arch(arch).stages[0]
+        width = int(stage['embed_dim'])
+        height, breadth = as_size(input_size)
+        patches = -(-height // patch_size) * -(-breadth // patch_size)
+        params, macs = _outside_cost(width, patches, num_classes, as_size(img_size), patch_size, position)
+        for block in stage.blocks:
+            more = _block_cost(width, block['num_heads'], block['mlp_ratio'], patches + 1, reach)  # type: ignore[index]
+            params += more[0]
+            macs += more[1]
+        return Cost(params, macs)
+
+
+@lru_cache(maxsize=4096)
+def _block_cost(width: int, heads: int, ratio: float, tokens: int, reach: int) -> tuple[int, int]:
+    inner, hidden = HEAD_DIM * heads, int(width * ratio)
+    weights = width * 3 * inner + inner * width + 2 * width * hidden
+    biases = 3 * inner + width + hidden + width
+    norms, tables = 4 * width, 4 * (2 * reach + 2) * HEAD_DIM if reach else 0
+    return weights + biases + norms + tables, tokens * weights + 2 * tokens * tokens * inner
+
+
+@lru_cache(maxsize=4096)
+def _outside_cost(
+    width: int, patches: int, num_classes: int, img_size: tuple[int, int], patch_size: int, position: str
+) -> tuple[int, int]:
+    """Patches, class token, positions, final norm and head."""
+    stored = 1 + (img_size[0] // patch_size) * (img_size[1] // patch_size) if position == 'absolute' else 0
+    pixels = 3 * patch_size * patch_size
+    params = width * (pixels + 1) + width + stored * width + 2 * width + num_classes * (width + 1 if num_classes else 0)
+    return params, patches * width * pixels + width * num_classes
+
+
+def _choose(name: str, value: str, valid: tuple[str, ...]) -> None:
+    if value not in valid:
+        raise VitnasError(f'`{name}` should be one of {", ".join(valid)}, but got {value!r}')
+
+
+def _read(arch: Arch) -> tuple[int, list[tuple[int, float]]]:
+    """embed_dim, and (num_heads, mlp_ratio) of each block."""
+    if arch.family != AutoFormer.family or len(arch.stages) != 1:
+        raise ArchError(
+            f'AutoFormer runs architectures of autoformer with one stage, but got {arch.family} with {len(arch.stages)}'
+        )
+    stage, choices = arch.stages[0], []
+    for i, block in enumerate(stage.blocks):
+        path = f'stages[0].blocks[{i}]'
+        if block is None:
+            raise ArchError(f'{path} is absent; AutoFormer leaves out only last blocks')
+        choices.append((int(number(block, 'num_heads', path)), float(number(block, 'mlp_ratio', path))))
+    return int(number(stage.choices, 'embed_dim', 'stages[0]')), choices
+
+
+def _maxima(space: SearchSpace) -> tuple[int, list[tuple[int, float]]]:
+    """The largest embed_dim, and the largest (num_heads, mlp_ratio) of each block."""
+    if len(space.stages) != 1 or space.stages[0].optional or space.choices.options:
+        raise VitnasError('a space of AutoFormer should have one stage in which only last blocks are absent')
+    return _read(space.largest())

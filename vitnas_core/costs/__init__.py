@@ -1,0 +1,7 @@
+"""What an architecture costs, without building it; limits on costs; a real count to check against."""
+
+from .constraint import Constraint, reachable_range
+from .cost import Cost
+from .counting import count_macs, count_params
+
+__all__ = ['Constraint', 'Cost', 'count_macs', 'count_params', 'reachable_range']

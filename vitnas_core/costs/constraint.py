@@ -1,0 +1,139 @@
+"""Limits on costs, and whether a space can meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+
+import numpy as np
+
+from ..errors import InfeasibleError, VitnasError
+from ..spaces import Arch, SearchSpace
+from .cost import Cost
+
+Price = Callable[[Arch], Cost]
+"""What prices an architecture, e.g. ``functools.partial(AutoFormer.cost, input_size=224)``."""
+
+
+class Constraint:
+    """Lower and upper limits on named costs.
+
+    Args:
+        limits: Cost name → (low, high), None where there is no limit, e.g.
+            ``dict(macs=(None, 1.4e9), params=(None, 6e6))``. Defaults to None: everything is allowed.
+
+    Raises:
+        VitnasError: A name is no cost, or a pair of limits is malformed.
+    """
+
+    def __init__(self, limits: Mapping[str, tuple[float | None, float | None]] | None = None) -> None:
+        known = [f.name for f in fields(Cost)]
+        self.limits: dict[str, tuple[float, float]] = {}
+        for name, pair in (limits or {}).items():
+            if name not in known:
+                raise VitnasError(f'a constraint should be on {" or ".join(known)}, but got {name!r}')
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise VitnasError(f'the limits of {name} should be a pair (low, high), but got {pair!r}')
+            low = -np.inf if pair[0] is None else float(pair[0])
+            high = np.inf if pair[1] is None else float(pair[1])
+            if not low <= high:
+                raise VitnasError(f'the limits of {name} should be (low, high) with low <= high, but got {pair!r}')
+            self.limits[name] = (low, high)
+
+    def __repr__(self) -> str:
+        return f'Constraint({self.limits})'
+
+    def met(self, cost: Cost) -> bool:
+        """Whether a cost is within every limit."""
+        return self.violation(cost) == 0.0
+
+    def violation(self, cost: Cost) -> float:
+        """By how much the limits are missed, as a sum of relative excesses; 0 where they are met."""
+        total = 0.0
+        for name, (low, high) in self.limits.items():
+            value = getattr(cost, name)
+            if value > high:
+                total += value / high - 1 if high > 0 else np.inf
+            elif value < low:
+                total += 1 - value / low
+        return total
+
+    def find(self, space: SearchSpace, price: Price) -> Arch:
+        """An architecture that meets every limit; how a search learns at once that none does.
+
+        Each limit alone is checked against :func:`reachable_range`; all together by descending on
+        :meth:`violation` from the smallest, the largest and a few drawn architectures.
+
+        Raises:
+            InfeasibleError: None does (or, for limits that only clash with each other, none was found);
+                the message has the reachable range.
+        """
+        called = space.name or f'this {space.family} space'
+        for name, (low, high) in self.limits.items():
+            least, most = reachable_range(space, price, name)
+            if most < low or least > high:
+                limit = f'{name} <= {_short(high)}' if least > high else f'{name} >= {_short(low)}'
+                raise InfeasibleError(
+                    f'no architecture of {called} has {limit}; the reachable range is {_short(least)} to {_short(most)}'
+                )
+        rng = np.random.default_rng(0)
+        starts = [space.smallest(), space.largest(), *(space.sample(rng) for _ in range(8))]
+        best = min((_descend(space, a, lambda x: self.violation(price(x))) for a in starts), key=lambda found: found[1])
+        if best[1] > 0.0:
+            cost = price(best[0])
+            raise InfeasibleError(
+                f'found no architecture of {called} that meets all of {self._words()} at once, though each alone can '
+                f'be met; the nearest has {", ".join(f"{n}={_short(getattr(cost, n))}" for n in self.limits)}'
+            )
+        return best[0]
+
+    def _words(self) -> str:
+        bounds = []
+        for name, (low, high) in self.limits.items():
+            bounds += [f'{name} >= {_short(low)}'] * (low > -np.inf) + [f'{name} <= {_short(high)}'] * (high < np.inf)
+        return ', '.join(bounds)
+
+
+def reachable_range(space: SearchSpace, price: Price, name: str) -> tuple[int, int]:
+    """The least and the greatest value of a cost in a space, found in milliseconds.
+
+    Goes from the smallest and from the largest architecture along single dimensions until none
+    helps. That is exact where a dimension moves the cost the same way whatever the others are, which
+    holds for costs that are sums over blocks.
+
+    Args:
+        space: The search space.
+        price: What prices an architecture.
+        name: ``'params'`` or ``'macs'``.
+    """
+    least = _descend(space, space.smallest(), lambda arch: getattr(price(arch), name))
+    most = _descend(space, space.largest(), lambda arch: -getattr(price(arch), name))
+    return int(least[1]), -int(most[1])
+
+
+def _descend(space: SearchSpace, arch: Arch, value: Callable[[Arch], float]) -> tuple[Arch, float]:
+    """Change one dimension at a time as long as that lowers the value."""
+    best = value(arch)
+    improved = True
+    while improved and best != 0.0:
+        improved = False
+        for entry, dim in enumerate(space.dimensions):
+            code = space.encode(arch)
+            for option in range(len(dim.options)):
+                if option == code[entry] or code[entry] < 0:
+                    continue
+                # Blocks that this change adds start at their smallest.
+                changed = np.where(code < 0, 0, code)
+                changed[entry] = option
+                candidate = space.decode(changed)
+                found = value(candidate)
+                if found < best:
+                    arch, best, improved = candidate, found, True
+    return arch, best
+
+
+def _short(value: float) -> str:
+    for size, unit in ((1e9, 'G'), (1e6, 'M')):
+        if abs(value) >= size:
+            return f'{value / size:.4g}{unit}'
+    return f'{value:.4g}'

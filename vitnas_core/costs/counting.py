@@ -1,0 +1,27 @@
+"""A real count of a built network, to which the closed forms are held."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+
+def count_params(module: nn.Module) -> int:
+    """How many parameters a module holds."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@torch.no_grad()
+def count_macs(module: nn.Module, inputs: Tensor) -> int:
+    """Multiply-accumulates of one forward pass: convolutions, linear layers and matrix products, as executed.
+
+    Attention runs unfused meanwhile: torch does not count the fused kernels.
+
+    Args:
+        module: What to run.
+        inputs: Its input, shape (1, 3, H, W) for the count of one image.
+    """
+    counter = FlopCounterMode(display=False)
+    with sdpa_kernel(SDPBackend.MATH), counter:
+        module(inputs)
+    return counter.get_total_flops() // 2

@@ -1,0 +1,25 @@
+"""What vitnas raises when a user's input is wrong; each message says what, where, what it got and what is valid."""
+
+
+class VitnasError(ValueError):
+    """Base of every error that a user can cause and mend."""
+
+
+class ArchError(VitnasError):
+    """An architecture is malformed, outside its space, or does not fit the weights that should run it."""
+
+
+class SpaceError(VitnasError):
+    """The description of a search space is malformed."""
+
+
+class InfeasibleError(VitnasError):
+    """No architecture of the space meets the limits."""
+
+
+class CheckpointError(VitnasError):
+    """A weight file is of the wrong family, size or format."""
+
+
+class DatasetError(VitnasError):
+    """A dataset cannot be split or used as asked."""

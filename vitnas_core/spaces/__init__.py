@@ -1,0 +1,18 @@
+"""Architectures and search spaces as data. Nothing here knows torch."""
+
+from .arch import Arch, Block, Choices, Stage, Value
+from .grammar import ChoiceSpace, StageSpace
+from .space import ABSENT, Dimension, SearchSpace
+
+__all__ = [
+    'ABSENT',
+    'Arch',
+    'Block',
+    'ChoiceSpace',
+    'Choices',
+    'Dimension',
+    'SearchSpace',
+    'Stage',
+    'StageSpace',
+    'Value',
+]

@@ -1,0 +1,406 @@
+"""``SearchSpace``: draw, change, combine, count, encode and check the architectures of a grammar."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArchError, SpaceError
+from . import indexing
+from .arch import Arch, Block, Choices, Stage, Value
+from .grammar import ChoiceSpace, Options, StageSpace
+
+ABSENT = -1
+"""What :meth:`SearchSpace.encode` writes for a choice of a block that the architecture lacks."""
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One entry of an encoded architecture.
+
+    Args:
+        path: Where the choice stands in the architecture, e.g. ``stages[0].blocks[3].num_heads``;
+            ``stages[0].depth`` and ``stages[0].blocks[3]`` say how many and whether.
+        kind: ``'global'``, ``'stage'``, ``'depth'`` (also the presence of an optional block) or ``'block'``.
+        options: Its values, smallest network first.
+    """
+
+    path: str
+    kind: str
+    options: Options
+
+
+@dataclass(frozen=True)
+class _StageLayout:
+    """Where a stage's entries stand in the encoding."""
+
+    choices: slice
+    depth: int
+    presence: Mapping[int, int]
+    blocks: tuple[slice, ...]
+    absent: tuple[tuple[int, ...], ...]
+    """What the encoding holds for each block where it is absent."""
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """A search space: globals → stages → blocks.
+
+    An architecture is encoded as a vector of option indices of fixed length; sampling, mutation and
+    crossover work on that vector, so they cannot leave the space.
+
+    Args:
+        family: Which backbone it describes, e.g. ``'autoformer'``.
+        stages: The stages' grammars.
+        choices: What holds for the whole network, e.g. ``resolution``.
+        name: What errors and reports call it. Defaults to ''.
+    """
+
+    family: str
+    stages: tuple[StageSpace, ...]
+    choices: ChoiceSpace = ChoiceSpace()
+    name: str = ''
+
+    # reading and writing
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SearchSpace:
+        """Read the JSON form, e.g. ``{"family": "autoformer", "stages": [{"embed_dim": [192, 216, 240],
+        "depth": [12, 13, 14], "block": {"num_heads": [3, 4], "mlp_ratio": [3.5, 4.0]}}]}``.
+
+        Raises:
+            SpaceError: Something is malformed, with its path.
+        """
+        if not isinstance(data, Mapping) or not isinstance(data.get('family'), str):
+            raise SpaceError(f'a space should be an object with a family, but got {data!r}')
+        stages = data.get('stages')
+        if not isinstance(stages, (list, tuple)) or not stages:
+            raise SpaceError(f'stages should be a list of at least one, but got {stages!r}')
+        own = {k: v for k, v in data.items() if k not in ('family', 'name', 'stages', 'source')}
+        grammar = tuple(StageSpace.read(stage, f'stages[{i}]') for i, stage in enumerate(stages))
+        return cls(data['family'], grammar, ChoiceSpace.read(own, ''), str(data.get('name', '')))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form."""
+        name = {'name': self.name} if self.name else {}
+        return {
+            'family': self.family,
+            **name,
+            **self.choices.to_dict(),
+            'stages': [stage.to_dict() for stage in self.stages],
+        }
+
+    @classmethod
+    def from_json(cls, text: str) -> SearchSpace:
+        """Read JSON text.
+
+        Raises:
+            SpaceError: The text is not JSON, or not a space.
+        """
+        try:
+            return cls.from_dict(json.loads(text))
+        except json.JSONDecodeError as err:
+            raise SpaceError(f'not a JSON file: {err}') from None
+
+    def to_json(self) -> str:
+        """JSON text, indented for readers."""
+        return json.dumps(self.to_dict(), indent=1)
+
+    @classmethod
+    def of(cls, arch: Arch, name: str = '') -> SearchSpace:
+        """The space of one: a fixed network is a search space that holds only that architecture."""
+
+        def single(choices: Choices) -> ChoiceSpace:
+            return ChoiceSpace(tuple((k, (v,)) for k, v in choices.items()))
+
+        stages = tuple(
+            StageSpace(
+                single(stage.choices),
+                tuple(None if block is None else single(block) for block in stage.blocks),
+                (len(stage.blocks),),
+            )
+            for stage in arch.stages
+        )
+        return cls(arch.family, stages, single(arch.choices), name)
+
+    def fix(self, arch: Arch) -> SearchSpace:
+        """The space that holds only this architecture of ours.
+
+        Raises:
+            ArchError: The architecture is not in this space.
+        """
+        self.validate(arch)
+        return self.of(arch, self.name)
+
+    # the encoding
+
+    @cached_property
+    def _layout(self) -> tuple[tuple[Dimension, ...], tuple[_StageLayout, ...]]:
+        dims: list[Dimension] = []
+
+        def add(space: ChoiceSpace, path: str, kind: str) -> slice:
+            start = len(dims)
+            dims.extend(Dimension(f'{path}{name}', kind, options) for name, options in space.options)
+            return slice(start, len(dims))
+
+        add(self.choices, '', 'global')
+        layouts = []
+        for s, stage in enumerate(self.stages):
+            choices = add(stage.choices, f'stages[{s}].', 'stage')
+            depth = len(dims)
+            dims.append(Dimension(f'stages[{s}].depth', 'depth', stage.depths))
+            presence = {}
+            for b in stage.optional:
+                presence[b] = len(dims)
+                dims.append(Dimension(f'stages[{s}].blocks[{b}]', 'depth', (0, 1)))
+            blocks = tuple(
+                add(block or ChoiceSpace(), f'stages[{s}].blocks[{b}].', 'block')
+                for b, block in enumerate(stage.blocks)
+            )
+            absent = tuple((ABSENT,) * (where.stop - where.start) for where in blocks)
+            layouts.append(_StageLayout(choices, depth, presence, blocks, absent))
+        return tuple(dims), tuple(layouts)
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """What each entry of an encoded architecture stands for."""
+        return self._layout[0]
+
+    @cached_property
+    def _sizes(self) -> np.ndarray:
+        return np.array([len(dim.options) for dim in self.dimensions], dtype=np.int64)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(dim.path.rpartition('.')[2] for dim in self.dimensions)
+
+    def encode(self, arch: Arch) -> np.ndarray:
+        """The index of each choice among its options, as listed by :attr:`dimensions`.
+
+        Returns:
+            int64 of shape (len(dimensions),); -1 for the choices of absent blocks.
+
+        Raises:
+            ArchError: The architecture is not in this space.
+        """
+        self._check_shape(arch)
+        code: list[int] = list(self._code_of(0, arch.choices, self.choices))
+        for s, (stage, space, layout) in enumerate(zip(arch.stages, self.stages, self._layout[1])):
+            code += self._code_of(layout.choices.start, stage.choices, space.choices, s)
+            code.append(space.depths.index(len(stage.blocks)) if len(space.depths) > 1 else 0)
+            blocks = stage.blocks + (None,) * (len(space.blocks) - len(stage.blocks))
+            code += [int(blocks[position] is not None) for position in space.optional]
+            for b, block in enumerate(blocks):
+                if block is None:
+                    code += layout.absent[b]
+                else:
+                    code += self._code_of(layout.blocks[b].start, block, space.blocks[b], s, b)
+        return np.array(code, dtype=np.int64)
+
+    def _code_of(
+        self, start: int, choices: Choices, space: ChoiceSpace | None, stage: int = -1, block: int = -1
+    ) -> tuple[int, ...]:
+        """The indices of choices that stand at ``start`` of the encoding; checked once, then remembered."""
+        options = space.options if space is not None else ()
+        code = self._code_cache.get((start, len(options), choices))
+        if code is None:
+            path = f'stages[{stage}].' * (stage >= 0) + f'blocks[{block}].' * (block >= 0)
+            self._check_choices(choices, options, path)
+            code = tuple(values.index(choices[name]) for name, values in options)
+            self._code_cache[start, len(options), choices] = code
+        return code
+
+    @cached_property
+    def _code_cache(self) -> dict[tuple[int, int, Choices], tuple[int, ...]]:
+        return {}
+
+    def decode(self, code: np.ndarray) -> Arch:
+        """The architecture of an encoding; entries of absent blocks are not read.
+
+        Raises:
+            ArchError: An index that is needed is out of range.
+        """
+        indices = tuple(np.asarray(code).tolist())
+        if len(indices) != len(self.dimensions):
+            raise ArchError(f'an encoding of {self._called} has {len(self.dimensions)} entries, but got {len(indices)}')
+        choices = self._choices_at(0, indices[: len(self.choices.options)])
+        stages = []
+        for space, layout in zip(self.stages, self._layout[1]):
+            own = self._choices_at(layout.choices.start, indices[layout.choices])
+            blocks: list[Block | None] = []
+            for b in range(int(self._option(layout.depth, indices[layout.depth]))):
+                entry = layout.presence.get(b)
+                if space.blocks[b] is None or (entry is not None and not self._option(entry, indices[entry])):
+                    blocks.append(None)
+                else:
+                    where = layout.blocks[b]
+                    blocks.append(self._choices_at(where.start, indices[where]))
+            stages.append(Stage(own, tuple(blocks)))
+        return Arch(self.family, tuple(stages), choices)
+
+    def _option(self, entry: int, index: int) -> Value:
+        dim = self.dimensions[entry]
+        if not 0 <= index < len(dim.options):
+            raise ArchError(f'{dim.path} has no option number {index} in {self._called}')
+        return dim.options[index]
+
+    def _choices_at(self, start: int, indices: tuple[int, ...]) -> Choices:
+        """The choices that stand at ``start`` of the encoding; made once, then remembered."""
+        cached = self._choices_cache.get((start, indices))
+        if cached is None:
+            entries = range(start, start + len(indices))
+            cached = Choices({self._names[i]: self._option(i, index) for i, index in zip(entries, indices)})
+            self._choices_cache[start, indices] = cached
+        return cached
+
+    @cached_property
+    def _choices_cache(self) -> dict[tuple[int, tuple[int, ...]], Choices]:
+        return {}
+
+    # drawing and changing
+
+    def sample(self, rng: np.random.Generator) -> Arch:
+        """Draw each dimension uniformly and by itself, as the papers do.
+
+        Every depth is equally likely, so a shallow architecture is drawn more often than a deep one.
+        """
+        return self.decode(rng.integers(self._sizes))
+
+    def sample_uniform(self, rng: np.random.Generator) -> Arch:
+        """Draw uniformly over architectures: each of the :meth:`size` ones is equally likely."""
+        size = self.size()
+        num_bytes = (size.bit_length() + 7) // 8
+        limit = 256**num_bytes // size * size
+        while True:  # rejects less than half of the draws
+            index = int.from_bytes(rng.bytes(num_bytes), 'big')
+            if index < limit:
+                return self.arch_at(index % size)
+
+    def largest(self) -> Arch:
+        """The last option of every dimension, every block present."""
+        return self.decode(self._sizes - 1)
+
+    def smallest(self) -> Arch:
+        """The first option of every dimension, no optional block."""
+        return self.decode(np.zeros_like(self._sizes))
+
+    def mutate(self, arch: Arch, prob: float | Mapping[str, float], rng: np.random.Generator) -> Arch:
+        """Redraw each dimension with a probability (a redraw may give the old value).
+
+        Blocks that a greater depth adds are drawn at random.
+
+        Args:
+            arch: An architecture of this space.
+            prob: One probability, or one a kind of :class:`Dimension`, e.g. AutoFormer's
+                ``dict(depth=0.4, stage=0.4, block=0.2)``; kinds that are not named stay.
+            rng: Where the randomness comes from.
+
+        Raises:
+            ArchError: The architecture is not in this space.
+        """
+        if isinstance(prob, Mapping):
+            unknown = set(prob) - {'global', 'stage', 'depth', 'block'}
+            if unknown:
+                raise SpaceError(f'prob should be by global, stage, depth, block, but got {sorted(unknown)}')
+            chance: Any = np.array([prob.get(dim.kind, 0.0) for dim in self.dimensions])
+        else:
+            chance = prob
+        code, fresh = self.encode(arch), rng.integers(self._sizes)
+        redraw = (rng.random(len(code)) < chance) | (code == ABSENT)
+        return self.decode(np.where(redraw, fresh, code))
+
+    def cross(self, a: Arch, b: Arch, rng: np.random.Generator) -> Arch:
+        """Take each dimension from either parent; a block that one parent lacks comes from the other.
+
+        Raises:
+            ArchError: A parent is not in this space.
+        """
+        codes = np.stack([self.encode(a), self.encode(b)])
+        coin = rng.integers(2, size=codes.shape[1])
+        picked, other = np.where(coin, codes[::-1], codes)
+        return self.decode(np.where(picked == ABSENT, other, picked))
+
+    # counting
+
+    def size(self) -> int:
+        """The exact number of architectures, however large."""
+        return self._size
+
+    @cached_property
+    def _size(self) -> int:
+        return self.choices.size() * math.prod(stage.size() for stage in self.stages)
+
+    def arch_at(self, index: int) -> Arch:
+        """The architecture of a number from 0 to ``size() - 1``; the numbering is the order of :meth:`iterate`."""
+        if not 0 <= index < self.size():
+            raise SpaceError(f'index should be from 0 to {self.size() - 1}, but got {index}')
+        return indexing.arch_at(self, index)
+
+    def iterate(self) -> Iterator[Arch]:
+        """Every architecture once (for small spaces)."""
+        return (self.arch_at(index) for index in range(self.size()))
+
+    # checking
+
+    @property
+    def _called(self) -> str:
+        return f'the space {self.name}' if self.name else f'this {self.family} space'
+
+    def __contains__(self, arch: Arch) -> bool:
+        try:
+            self.validate(arch)
+        except ArchError:
+            return False
+        return True
+
+    def validate(self, arch: Arch) -> None:
+        """Check that an architecture is in this space.
+
+        Raises:
+            ArchError: It is not; the message begins with the path of what is wrong.
+        """
+        self.encode(arch)
+
+    def _check_shape(self, arch: Arch) -> None:
+        """Check the family, the number of stages, and which blocks are there."""
+        if arch.family != self.family:
+            raise ArchError(f'family is {arch.family}; {self._called} is of {self.family}')
+        if len(arch.stages) != len(self.stages):
+            raise ArchError(f'stages has {len(arch.stages)} entries; {self._called} has {len(self.stages)}')
+        for s, (stage, space) in enumerate(zip(arch.stages, self.stages)):
+            count = len(stage.blocks)
+            if len(space.depths) > 1 and count not in space.depths:
+                raise ArchError(f'stages[{s}].blocks has {count} entries; {self._called} offers {_join(space.depths)}')
+            if count > len(space.blocks):
+                raise ArchError(
+                    f'stages[{s}].blocks has {count} entries; {self._called} has at most {len(space.blocks)}'
+                )
+            # With several depths the missing tail is right, and a hole before it is not.
+            needed = count if len(space.depths) > 1 else len(space.blocks)
+            for b in range(needed):
+                if b < count and stage.blocks[b] is not None:
+                    if space.blocks[b] is None:
+                        raise ArchError(f'stages[{s}].blocks[{b}] is present; {self._called} never has it')
+                elif space.blocks[b] is not None and b not in space.optional:
+                    raise ArchError(f'stages[{s}].blocks[{b}] is absent; {self._called} always has it')
+
+    def _check_choices(self, choices: Choices, options: tuple[tuple[str, Options], ...], path: str) -> None:
+        for name, values in options:
+            if name not in choices:
+                raise ArchError(f'{path}{name} is missing; {self._called} offers {_join(values)}')
+            if choices[name] not in values:
+                raise ArchError(f'{path}{name} is {choices[name]}; {self._called} offers {_join(values)}')
+        known = [name for name, _ in options]
+        for name in choices:
+            if name not in known:
+                raise ArchError(f'{path}{name} is unknown; {self._called} has {_join(known) or "no choice"} here')
+
+
+def _join(values: Any) -> str:
+    return ', '.join(str(value) for value in values)

@@ -1,0 +1,6 @@
+"""Hooks of scope ``vitnas``, one small file each."""
+
+from .checkpoint import CheckpointHook
+from .progress import ProgressHook
+
+__all__ = ['CheckpointHook', 'ProgressHook']

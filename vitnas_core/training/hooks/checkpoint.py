@@ -1,0 +1,123 @@
+"""Saving checkpoints so that a kill at any moment leaves a complete one to resume from."""
+
+import os.path as osp
+from typing import Any
+
+from mmengine.dist import is_main_process
+from mmengine.fileio import BaseStorageBackend, LocalBackend
+from mmengine.hooks import CheckpointHook as _CheckpointHook
+from mmengine.runner import Runner
+
+from ...fileio import AtomicBackend, atomic_write, remove_leftovers
+from ...registry import HOOKS
+
+
+@HOOKS.register_module()
+class CheckpointHook(_CheckpointHook):
+    """mmengine's ``CheckpointHook`` in a safe order; it takes the same arguments.
+
+    mmengine removes the oldest checkpoint (and the previous best one) before it writes the new one, and
+    writes checkpoints and ``last_checkpoint`` in place: with ``max_keep_ckpts=1`` a kill during a save
+    leaves nothing to resume from. Here a checkpoint is written aside and renamed, then ``last_checkpoint``
+    is replaced, and only then old files are removed. The folder therefore needs room for one checkpoint
+    more than ``max_keep_ckpts``; a kill just before the removal leaves that one behind.
+
+    A remote folder (by ``backend_args``, ``file_client_args`` or the prefix of ``out_dir``) is written by
+    mmengine's backend as ever; the order holds there too. What ``published_keys`` asks for after training
+    is a copy of a checkpoint that stays, and is left to mmengine.
+
+    A previous best checkpoint outside the folder of this run is kept: after resuming from another run's
+    file it is that run's.
+    """
+
+    file_backend: BaseStorageBackend
+
+    def before_train(self, runner: Runner) -> None:
+        """Switch a local folder to atomic writes and remove what an earlier kill left aside.
+
+        Args:
+            runner (Runner): The runner of the training process.
+        """
+        super().before_train(runner)
+        if type(self.file_backend) is LocalBackend:
+            self.backend_args = {'backend': 'vitnas.atomic'}
+            self.file_backend = AtomicBackend()
+        if not is_main_process():
+            return
+        left = remove_leftovers(runner.work_dir, 'last_checkpoint')
+        if isinstance(self.file_backend, AtomicBackend):
+            left += remove_leftovers(self.out_dir, '*' + osp.splitext(self.filename_tmpl)[1])
+        if left:
+            runner.logger.info(f'Removed what an interrupted save left: {", ".join(left)}.')
+
+    def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
+        """Write the checkpoint, then ``last_checkpoint``, then remove the checkpoints that are too old.
+
+        The ids to keep are updated first, as in mmengine, because the checkpoint holds them.
+        """
+        retired = self._retire(runner, step)
+        filename = self.filename_tmpl.format(step)
+        self.last_ckpt = self.file_backend.join_path(self.out_dir, filename)
+        runner.message_hub.update_info('last_ckpt', self.last_ckpt)
+        runner.save_checkpoint(
+            self.out_dir,
+            filename,
+            self.file_client_args,
+            save_optimizer=self.save_optimizer,
+            save_param_scheduler=self.save_param_scheduler,
+            meta=meta,
+            by_epoch=self.by_epoch,
+            backend_args=self.backend_args,
+            **self.args,
+        )
+        if is_main_process():
+            atomic_write(osp.join(runner.work_dir, 'last_checkpoint'), str(self.last_ckpt))
+            for old in retired:
+                self._remove(self.file_backend.join_path(self.out_dir, self.filename_tmpl.format(old)))
+
+    def _retire(self, runner: Runner, step: int) -> list[int]:
+        """Note ``step`` as kept; return the steps that are beyond ``max_keep_ckpts`` now."""
+        # A new best one saves the checkpoint of the same step a second time.
+        if self.max_keep_ckpts <= 0 or (self.keep_ckpt_ids and self.keep_ckpt_ids[-1] == step):
+            return []
+        before = list(self.keep_ckpt_ids)
+        self.keep_ckpt_ids.append(step)  # a deque of max_keep_ckpts: the oldest drops out
+        runner.message_hub.update_info('keep_ckpt_ids', list(self.keep_ckpt_ids))
+        return [old for old in before if old not in self.keep_ckpt_ids]
+
+    def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
+        """Save the new best checkpoints by mmengine's rule, then remove those that they replace.
+
+        mmengine removes the previous best one that it knows of before it saves, so it is made to forget it.
+        """
+        # Runner.val() alone never calls before_train, and stock mmengine fails there; nothing is to be saved then.
+        if not self.save_best or not hasattr(self, 'file_backend'):
+            return
+        before = self._best_paths()
+        self._set_best_paths(dict.fromkeys(before))
+        try:
+            super()._save_best_checkpoint(runner, metrics)
+        finally:
+            after = self._best_paths()
+            self._set_best_paths({key: after[key] or path for key, path in before.items()})
+        for key, path in before.items():
+            replaced = path and after[key] and path != after[key]
+            if replaced and osp.dirname(path) == str(self.out_dir).rstrip('/') and is_main_process():
+                self._remove(path)
+                runner.logger.info(f'The previous best checkpoint {path} is removed')
+
+    def _best_paths(self) -> dict[str, Any]:
+        """The best checkpoint of each metric; mmengine keeps a single metric's in another attribute."""
+        return {'': self.best_ckpt_path} if len(self.key_indicators) == 1 else dict(self.best_ckpt_path_dict)
+
+    def _set_best_paths(self, paths: dict[str, Any]) -> None:
+        if len(self.key_indicators) == 1:
+            self.best_ckpt_path = paths['']
+        else:
+            self.best_ckpt_path_dict = dict(paths)
+
+    def _remove(self, path: str) -> None:
+        if self.file_backend.isfile(path):
+            self.file_backend.remove(path)
+        elif self.file_backend.isdir(path):  # deepspeed's checkpoints are folders
+            self.file_backend.rmtree(path)

@@ -1,0 +1,110 @@
+"""The zoo: published architectures and search spaces as JSON, by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import ArchError, SpaceError, VitnasError
+from ..spaces import Arch, SearchSpace
+
+_FOLDER = Path(__file__).parent
+_T = TypeVar('_T')
+
+
+@dataclass(frozen=True)
+class ZooEntry:
+    """What is known of a published architecture.
+
+    Args:
+        name: What ``arch=`` takes, e.g. ``'autoformer-tiny'``.
+        title: What its paper calls it.
+        arch: The architecture.
+        source: Where it was published.
+        paper: The numbers that its paper prints, as printed.
+        input_size: Height and width for which ``macs`` holds.
+        num_classes: Classes of the linear head that ``params`` and ``macs`` include.
+        params: Exact number of parameters.
+        macs: Exact number of multiply-accumulates, by the convention of its family.
+    """
+
+    name: str
+    title: str
+    arch: Arch
+    source: str
+    paper: Mapping[str, str]
+    input_size: tuple[int, int]
+    num_classes: int
+    params: int
+    macs: int
+
+
+def arch_names() -> list[str]:
+    """The names that ``arch=`` takes."""
+    return sorted(path.stem for path in (_FOLDER / 'archs').glob('*.json'))
+
+
+def space_names() -> list[str]:
+    """The names that ``space=`` takes."""
+    return sorted(path.stem for path in (_FOLDER / 'spaces').glob('*.json'))
+
+
+@cache
+def entry(name: str) -> ZooEntry:
+    """What is known of a published architecture.
+
+    Raises:
+        ArchError: The zoo has no such name.
+    """
+    if name not in arch_names():
+        raise ArchError(f'the zoo has no architecture {name!r}; it has {", ".join(arch_names())}')
+    data = json.loads((_FOLDER / 'archs' / f'{name}.json').read_text())
+    data['arch'] = Arch.from_dict(data['arch'])
+    data['input_size'] = tuple(data['input_size'])
+    return ZooEntry(name=name, **data)
+
+
+def load_arch(ref: Arch | Mapping[str, Any] | str | Path) -> Arch:
+    """Resolve what a config calls ``arch``: a zoo name, the path of a JSON file, or the data itself.
+
+    Raises:
+        ArchError: There is no such name or file, or it is malformed; the message names the file.
+    """
+    if isinstance(ref, Arch):
+        return ref
+    if isinstance(ref, Mapping):
+        return Arch.from_dict(ref)
+    if str(ref) in arch_names():
+        return entry(str(ref)).arch
+    return _read_file(ref, Arch.from_json, ArchError, 'an architecture', arch_names())
+
+
+def load_space(ref: SearchSpace | Mapping[str, Any] | str | Path) -> SearchSpace:
+    """Resolve what a config calls ``space``: a zoo name, the path of a JSON file, or the data itself.
+
+    Raises:
+        SpaceError: There is no such name or file, or it is malformed; the message names the file.
+    """
+    if isinstance(ref, SearchSpace):
+        return ref
+    if isinstance(ref, Mapping):
+        return SearchSpace.from_dict(ref)
+    if str(ref) in space_names():
+        return SearchSpace.from_json((_FOLDER / 'spaces' / f'{ref}.json').read_text())
+    return _read_file(ref, SearchSpace.from_json, SpaceError, 'a space', space_names())
+
+
+def _read_file(
+    ref: str | Path, parse: Callable[[str], _T], error: type[VitnasError], what: str, names: list[str]
+) -> _T:
+    path = Path(ref)
+    if not path.is_file():
+        raise error(f'{str(ref)!r} is neither a file nor {what} of the zoo; the zoo has {", ".join(names)}')
+    try:
+        return parse(path.read_text())
+    except (VitnasError, UnicodeDecodeError) as err:
+        raise error(f'{err} ({path})') from None
