@@ -6,7 +6,6 @@ import argparse
 import time
 from pathlib import Path
 
-import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
 
@@ -14,19 +13,10 @@ import vitnas_core  # noqa: F401  (before mm: it mends imports)
 from vitnas_core import zoo
 from vitnas_core.backbones import FAMILIES
 from vitnas_core.costs import Cost, count_params
+from vitnas_core.text import table
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / 'projects/classification/configs/autoformer/autoformer-micro_retrain_20e_digits.py'
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Text columns, the first to the left and the others to the right."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-
-    def line(cells: list[str]) -> str:
-        return '  '.join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(cells, widths)))
-
-    return '\n'.join([line(head), '  '.join('-' * w for w in widths), *map(line, rows)])
 
 
 def priced(name: str, cost: Cost, *more: str) -> list[str]:
@@ -74,9 +64,7 @@ def main(args: list[str] | None = None) -> None:
 
     print('Published architectures at 224 x 224, 1000 classes, priced without building them:\n')
     print(table(['architecture', 'params (M)', 'MACs (G)', 'paper', 'paper'], price_zoo()))
-    print(
-        f'\nTraining a small one on 1,442 real digits at 32 x 32, {options.epochs} epochs, {torch.get_num_threads()} threads:'
-    )
+    print(f'\nTraining a small one on 1,442 real digits at 32 x 32 for {options.epochs} epochs:')
     row = train_digits(options.work_dir, options.epochs)
     print('\n' + table(['network', 'params (M)', 'MACs (G)', 'accuracy on 355 test digits', 'time'], [row]))
     print(f'\nIts checkpoint and log: {options.work_dir}')

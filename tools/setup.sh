@@ -21,6 +21,7 @@ step='starting' tmp='' fetch='' build='' SECONDS=0
 say() { printf '[%3d s] %s\n' "$SECONDS" "$*"; }
 die() {
     printf 'set-up: %s\n' "$*" >&2
+    step=
     exit 1
 }
 begin() {
@@ -31,7 +32,9 @@ finish() {
     local code=$?
     for job in $fetch $build; do kill -TERM -- "-$job" 2>/dev/null || true; done
     if [ -n "$tmp" ]; then rm -rf "$tmp"; fi
-    if [ "$code" != 0 ]; then echo "set-up: stopped after $SECONDS s while $step; run it again to go on from there" >&2; fi
+    if [ "$code" != 0 ] && [ -n "$step" ]; then
+        echo "set-up: stopped after $SECONDS s while $step; run it again to go on from there" >&2
+    fi
 }
 trap finish EXIT
 trap 'exit 130' INT
@@ -56,7 +59,7 @@ fi
 stamp=$prefix/.vitnas-setup
 busy=$prefix/.vitnas-installing
 wanted=$(
-    echo "$root"
+    echo "$root $prefix"
     cat pyproject.toml requirements/tested.txt tools/setup.sh tools/build_mmcv.sh | cksum
 )
 leave_if_ready() {

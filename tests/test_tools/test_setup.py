@@ -37,7 +37,7 @@ def stamp(clone, environment):
     files = ('pyproject.toml', 'requirements/tested.txt', 'tools/setup.sh', 'tools/build_mmcv.sh')
     data = b''.join((clone / file).read_bytes() for file in files)
     checksum = subprocess.run(['cksum'], input=data, capture_output=True, check=True).stdout.decode()
-    (environment / '.vitnas-setup').write_text(f'{clone.resolve()}\n{checksum}')
+    (environment / '.vitnas-setup').write_text(f'{clone.resolve()} {environment.resolve()}\n{checksum}')
 
 
 @pytest.fixture

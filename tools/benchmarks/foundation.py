@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,12 @@ def benchmark_price(rounds: int) -> None:
     for name in zoo.space_names():
         space, rng = zoo.load_space(name), np.random.default_rng(0)
         archs = [space.sample(rng) for _ in range(20_000)]
-        seconds = turns({'price': lambda archs=archs: [AutoFormer.cost(arch, 224, 1000) for arch in archs]}, rounds)
+
+        def price(archs: list = archs) -> None:
+            for arch in archs:
+                AutoFormer.cost(arch, 224, 1000)
+
+        seconds = turns({'price': price}, rounds)
         print(f'  {name}: {len(archs) / statistics.median(seconds["price"]):,.0f} architectures a second')
 
 
@@ -92,17 +97,24 @@ def attention(kind: str, grid: tuple[int, int], heads: int, backward: bool) -> C
     return run
 
 
+def _resident(field: str) -> float:
+    """A size in MiB of this process, as Linux gives it: VmRSS (now) or VmHWM (the highest)."""
+    line = next(line for line in Path('/proc/self/status').read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
 def _peak(kind: str, grid: tuple[int, int], heads: int, backward: bool, threads: int, pipe: Any) -> None:
     torch.set_num_threads(threads)
     attention('fused', (2, 2), 1, backward)()  # what torch allocates once
     run = attention(kind, grid, heads, backward)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    Path('/proc/self/clear_refs').write_text('5')  # VmHWM starts anew
+    before = _resident('VmRSS')
     run()
-    pipe.send((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+    pipe.send(_resident('VmHWM') - before)
 
 
 def peak_memory(kind: str, grid: tuple[int, int], heads: int, backward: bool) -> float:
-    """MiB that one run adds to the highest resident size of a process of its own."""
+    """MiB that one run adds to the resident size of a process of its own (Linux)."""
     context = multiprocessing.get_context('spawn')
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_peak, args=(kind, grid, heads, backward, torch.get_num_threads(), theirs))
@@ -143,7 +155,8 @@ def trainer(model: nn.Module, x: Tensor) -> Callable[[], None]:
 
     def step() -> None:
         optimizer.zero_grad()
-        model(x)[-1].square().mean().backward()
+        out = model(x)
+        (out[-1] if isinstance(out, tuple) else out).square().mean().backward()
         optimizer.step()
 
     return step
@@ -184,8 +197,12 @@ def main(args: list[str] | None = None) -> None:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[], help='defaults to all')
+    parser.add_argument(
+        '--threads', type=int, default=1, help='defaults to 1: on a busy machine threads wait for each other at random'
+    )
     parser.add_argument('--rounds', type=int, default=9, help='turns that count; defaults to 9')
     options = parser.parse_args(args)
+    torch.set_num_threads(options.threads)
     print(f'torch {torch.__version__}, {torch.get_num_threads()} threads')
     for part in options.parts or PARTS:
         print(f'{part}: {(PARTS[part].__doc__ or "").strip()}', flush=True)

@@ -8,17 +8,12 @@ arch = dict(
 )
 model = dict(
     type='ImageClassifier',
-    backbone=dict(
-        type='vitnas.AutoFormer',
-        arch=arch,
-        img_size=32,
-        patch_size=8,
-        reach=4,
-        out_type='avg_featmap',
-        drop_path_rate=0.1,
-    ),
+    backbone=dict(type='vitnas.AutoFormer', arch=arch, img_size=32, patch_size=8, reach=4, out_type='avg_featmap'),
     head=dict(
-        type='LinearClsHead', num_classes=10, in_channels=96, loss=dict(type='LabelSmoothLoss', label_smooth_val=0.1)
+        type='LinearClsHead',
+        num_classes=10,
+        in_channels=96,
+        loss=dict(type='LabelSmoothLoss', label_smooth_val=0.1),
     ),
 )
 

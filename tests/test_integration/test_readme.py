@@ -1,0 +1,82 @@
+"""What the README shows runs: its Python blocks are executed, its config blocks built, its commands exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.model import revert_sync_batchnorm
+from mmengine.registry import init_default_scope
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / 'README.md').read_text()
+BLOCKS = re.findall(r'```python\n(.*?)```', README, re.DOTALL)
+CONFIGS = {m[1]: block for block in BLOCKS if (m := re.match(r'# (\S+\.py)\n', block))}
+SNIPPETS = [block for block in BLOCKS if not re.match(r'# \S+\.py\n', block)]
+
+
+def build(name: str, tmp_path: Path) -> torch.nn.Module:
+    """The model of a config block, made from the file as a user would."""
+    (tmp_path / name).write_text(CONFIGS[name])
+    cfg = Config.fromfile(tmp_path / name)
+    init_default_scope(cfg.default_scope)
+    cfg.model.data_preprocessor.pop('batch_augments', None)
+    cfg.model.backbone.init_cfg = None
+    return revert_sync_batchnorm(_models(cfg.default_scope).build(cfg.model))
+
+
+def _models(scope: str):
+    if scope == 'mmdet':
+        from mmdet.registry import MODELS
+    else:
+        from mmseg.registry import MODELS
+    return MODELS
+
+
+def test_there_are_blocks() -> None:
+    assert len(SNIPPETS) == 3
+    assert len(CONFIGS) == 2
+
+
+@pytest.mark.parametrize('block', SNIPPETS, ids=range(len(SNIPPETS)))
+def test_snippets_run(block: str) -> None:
+    names: dict = {}
+    exec(block, names)
+    if 'subnet' in names:
+        x = torch.randn(1, 3, 64, 96)
+        assert torch.equal(names['supernet'](x)[0][:, :192], names['subnet'](x)[0])
+        assert names['features'].shape == (1, 240, 14, 20)
+    if 'best' in names:
+        assert names['price'](names['best']).macs <= 1.5e9
+        assert names['best'] in names['space']
+
+
+def test_detector_trains_a_step(tmp_path: Path) -> None:
+    """Mask R-CNN of the README: strides of its pyramid, losses, gradients in the backbone."""
+    from mmdet.testing import demo_mm_inputs
+
+    model = build('mask-rcnn_autoformer-tiny_fpn_1x_coco.py', tmp_path).train()
+    features = model.extract_feat(torch.randn(1, 3, 96, 128))
+    assert [tuple(f.shape[-2:]) for f in features] == [(24, 32), (12, 16), (6, 8), (3, 4), (2, 2)]
+    assert {f.shape[1] for f in features} == {256}
+    inputs = demo_mm_inputs(1, [[3, 64, 64]], num_items=[2], with_mask=True)
+    batch = model.data_preprocessor(inputs, training=True)
+    losses = model.loss(batch['inputs'], batch['data_samples'])
+    assert {'loss_rpn_cls', 'loss_rpn_bbox', 'loss_cls', 'loss_bbox', 'loss_mask'} <= losses.keys()
+    model.parse_losses(losses)[0].backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.backbone.blocks.parameters())
+
+
+def test_segmentor_predicts(tmp_path: Path) -> None:
+    model = build('autoformer-tiny_upernet_8xb2-160k_ade20k-512x512.py', tmp_path).eval()
+    with torch.no_grad():
+        logits = model.encode_decode(torch.randn(1, 3, 96, 64), [dict(img_shape=(96, 64), ori_shape=(96, 64))])
+    assert logits.shape == (1, 150, 96, 64)
+
+
+def test_commands_and_links_exist() -> None:
+    for path in re.findall(r'\b((?:tools|projects|configs|requirements)/[\w./-]+\.\w+)', README):
+        assert (ROOT / path).is_file(), path
+    for link in re.findall(r'\]\((?!http)([^)]+)\)', README):
+        assert (ROOT / link).exists(), link

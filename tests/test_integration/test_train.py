@@ -1,0 +1,44 @@
+"""``tools/train.py`` on the digits: trains, resumes, and says what is wrong."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tools import train
+from vitnas_core.errors import ArchError
+
+CONFIG = 'projects/classification/configs/autoformer/autoformer-micro_retrain_20e_digits.py'
+
+
+@pytest.fixture(autouse=True)
+def _in_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+
+
+def run(work_dir: Path, *args: str, epochs: int = 1):
+    options = [f'train_cfg.max_epochs={epochs}', 'train_cfg.val_interval=1', 'default_hooks.checkpoint.interval=1']
+    return train.main([CONFIG, '--work-dir', str(work_dir), *args, '--cfg-options', *options])
+
+
+def test_train_then_resume(tmp_path: Path) -> None:
+    first = run(tmp_path)
+    assert first.epoch == 1
+    assert (tmp_path / 'epoch_1.pth').is_file()
+    weights = torch.load(tmp_path / 'epoch_1.pth', weights_only=True)['state_dict']
+    assert 'backbone.blocks.0.attn.relative.key_vertical' in weights and 'head.fc.weight' in weights
+    second = run(tmp_path, '--resume', epochs=2)
+    assert (second.epoch, second.iter) == (2, 2 * first.iter)
+    losses = second.message_hub.get_scalar('train/loss').data[0]
+    assert len(losses) == second.iter  # the first run's are kept
+    assert losses[-10:].mean() < losses[:10].mean()
+    assert 'val/accuracy/top1' in second.message_hub.log_scalars
+    moved = second.model.state_dict()
+    assert any(not torch.equal(moved[name], value) for name, value in weights.items())
+
+
+def test_a_mistake_in_the_config_names_the_choice(tmp_path: Path) -> None:
+    with pytest.raises(ArchError, match=r'stages\[0\].blocks\[0\].num_heads should be a number above 0, but got -1'):
+        train.main(
+            [CONFIG, '--work-dir', str(tmp_path), '--cfg-options', 'model.backbone.arch.stages.0.blocks.0.num_heads=-1']
+        )

@@ -1,0 +1,46 @@
+"""``tools/analysis/get_cost.py`` and the quickstart print what they promise."""
+
+from pathlib import Path
+
+import pytest
+
+from tools import quickstart
+from tools.analysis import get_cost
+from vitnas_core import zoo
+
+
+def test_the_whole_zoo(capsys: pytest.CaptureFixture) -> None:
+    get_cost.main([])
+    out = capsys.readouterr().out
+    for name in zoo.arch_names():
+        line = next(line for line in out.splitlines() if line.startswith(name))
+        assert f'{zoo.entry(name).params:,}' in line and f'{zoo.entry(name).macs:,}' in line
+
+
+def test_a_file_at_another_shape(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / 'mine.json').write_text(zoo.load_arch('autoformer-tiny').to_json())
+    get_cost.main([str(tmp_path / 'mine.json'), '--shape', '800', '1344', '--num-classes', '0'])
+    out = capsys.readouterr().out
+    assert 'MACs at 800 x 1344' in out and f'{5_867_944 - 193_000:,}' in out
+
+
+def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit, match='ArchError: .*neither a file nor an architecture of the zoo'):
+        get_cost.main(['autoformer-giant'])
+    (tmp_path / 'other.json').write_text('{"family": "toy", "stages": []}')
+    with pytest.raises(SystemExit, match='family is toy; there is a backbone for autoformer'):
+        get_cost.main([str(tmp_path / 'other.json')])
+    with pytest.raises(SystemExit):
+        get_cost.main(['--shape', '0'])
+    assert '--shape should be a side, or height and width' in capsys.readouterr().err
+
+
+def test_quickstart(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    quickstart.main(['--epochs', '1', '--work-dir', str(tmp_path)])
+    out = capsys.readouterr().out
+    assert 'AutoFormer-T' in out and '5.87' in out and '53.69' in out
+    assert '22 of 22 iterations' in out
+    assert 'accuracy on 355 test digits' in out
+    assert (tmp_path / 'epoch_1.pth').is_file()
+    with pytest.raises(SystemExit):
+        quickstart.main(['--epochs', '0'])
