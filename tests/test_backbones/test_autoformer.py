@@ -28,7 +28,8 @@ def test_out_indices_count_from_the_active_end() -> None:
         arch = next(a for a in map(FAMILY.space.arch_at, range(10**6)) if a.stages[0].depth == depth)
         model.set_arch(arch)
         outs = model(X)
-        assert len(outs) == (2 if depth == 2 else 3)  # at depth 2, 1 and -1 are one block
+        assert len(outs) == 3
+        assert torch.equal(outs[1], outs[2]) == (depth == 2)  # there 1 and -1 are one block
         width = arch.stages[0]['embed_dim']
         assert outs[-1][..., :width].mean(-1).abs().max() < 1e-5  # the final norm, gain 1 and bias 0
         assert outs[0][..., :width].mean(-1).abs().max() > 1e-4

@@ -279,19 +279,19 @@ class AutoFormer(ElasticBackbone):
         for (heads, ratio), block in zip(choices, self._blocks):
             block.set_choice(embed_dim, heads, ratio, self.rescale)
         self.arch = arch
-        self._outs = {index % len(choices) for index in self.out_indices}
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
         x, (height, width) = self.embed(x)
         grid = TokenGrid.make(height, width, HEAD_DIM, self.reach, x.device) if self.reach else None
-        outs, depth = [], self.depth
+        depth = self.depth
+        wanted = [index % depth for index in self.out_indices]
+        outs: dict[int, Tensor] = {}
         for i, block in enumerate(self._blocks[:depth]):
             x = block(x, grid)
-            if i in self._outs:
-                tokens = self.norm(x) if i == depth - 1 else x
-                outs.append(self._format(tokens, (height, width)))
-        return tuple(outs)
+            if i in wanted:
+                outs[i] = self._format(self.norm(x) if i == depth - 1 else x, (height, width))
+        return tuple(outs[i] for i in wanted)
 
     def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
