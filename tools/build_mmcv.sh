@@ -10,7 +10,7 @@ part=
 trap 'rm -rf "$tmp" ${part:+"$part"}' EXIT
 trap 'exit 143' HUP INT TERM
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-export MMCV_WITH_OPS=1 MAX_JOBS="${MAX_JOBS:-$((cores < 8 ? cores : 8))}" # a compiler takes up to 1 GB
+export MMCV_WITH_OPS=1 MAX_JOBS="${MAX_JOBS:-$((cores < 8 ? cores : 8))}" # a compiler takes 2.2 GB: MAX_JOBS=1 where memory is short
 
 if [ "$kind" = cuda ]; then
     # The plain build. Not run by the authors, who had no GPU. No pip cache: its key does not hold torch's version.

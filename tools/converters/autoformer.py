@@ -19,11 +19,11 @@ from pathlib import Path
 import safetensors.torch
 import torch
 from torch import Tensor
-from vitnas_core.fileio import atomic_write
 
 from vitnas_core import zoo
 from vitnas_core.backbones.autoformer import HEAD_DIM
 from vitnas_core.errors import CheckpointError
+from vitnas_core.fileio import atomic_write
 from vitnas_core.spaces import SearchSpace
 
 # Official name → ours. `blocks.{i}.` stands before those of a block.
