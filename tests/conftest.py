@@ -1,8 +1,5 @@
 """What every test can use."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -20,9 +17,3 @@ def rng() -> np.random.Generator:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
-
-
-@pytest.fixture(scope='session')
-def reference() -> Path:
-    """The folder of reference outputs: ``VITNAS_REFERENCE``, or the copy beside the tests."""
-    return Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parent / 'data' / 'reference')

@@ -5,6 +5,7 @@ A new family is covered by adding its :class:`Family` to ``FAMILIES`` and its sp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,9 @@ class Family:
         stride: Image pixels a feature pixel.
         countable: Settings under which a count of executed products equals the family's convention
             (AutoFormer's leaves the relative positions' own products out).
+        regularisers: Settings that each make training random by itself.
+        misfits: Changes to the largest architecture's data that the weights cannot run, with the
+            beginning of the error.
     """
 
     cls: type[ElasticBackbone]
@@ -33,6 +37,8 @@ class Family:
     image: int = 32
     stride: int = 16
     countable: dict[str, Any] = field(default_factory=dict)
+    regularisers: tuple[dict[str, Any], ...] = ()
+    misfits: tuple[tuple[Callable[[dict[str, Any]], Any], str], ...] = ()
 
     def elastic(self, **settings: Any) -> ElasticBackbone:
         """The supernet."""
@@ -53,6 +59,13 @@ FAMILIES: dict[str, Family] = {
         settings=dict(img_size=32, patch_size=8, reach=2),
         stride=8,
         countable=dict(reach=0),
+        regularisers=(dict(drop_path_rate=0.5), dict(attn_drop_rate=0.5)),
+        misfits=(
+            (lambda d: d['stages'][0].update(embed_dim=144), 'stages[0].embed_dim is 144'),
+            (lambda d: d['stages'][0]['blocks'][1].update(num_heads=4), 'stages[0].blocks[1].num_heads is 4'),
+            (lambda d: d['stages'][0]['blocks'].extend(d['stages'][0]['blocks']), 'stages[0].blocks has 6 entries'),
+            (lambda d: d['stages'][0].update(blocks=d['stages'][0]['blocks'][:1]), 'stages[0].blocks has 1 entries'),
+        ),
     ),
 }
 

@@ -1,5 +1,7 @@
 """What is AutoFormer's own: outputs, positions, the published bias, published architectures."""
 
+import json
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -36,15 +38,66 @@ def test_out_indices_count_from_the_active_end() -> None:
 
 
 def test_absolute_positions_are_interpolated_for_other_sizes() -> None:
-    model = FAMILY.elastic(reach=0)
+    """Bicubic over the stored grid, which is not square here; the class token's stays."""
+    model = FAMILY.elastic(reach=0, img_size=(24, 40))
     torch.nn.init.normal_(model.pos_embed)
-    # A table that is constant over the grid is constant at any size; sizes agree where content does.
+    stored = model.pos_embed[0, 1:].view(3, 5, -1).permute(2, 0, 1)
+    wanted = F.interpolate(stored[None], (6, 9), mode='bicubic')[0].permute(1, 2, 0).flatten(0, 1)
     with torch.no_grad():
-        model.pos_embed[:, 1:] = model.pos_embed[:, 1:2]
-    tokens, grid = model.embed(torch.zeros(1, 3, 48, 72))
+        model.patch_embed.weight.zero_()
+        model.patch_embed.bias.zero_()
+    tokens, grid = model.embed(torch.randn(1, 3, 48, 72))
     assert grid == (6, 9)
-    torch.testing.assert_close(tokens[0, 1:], tokens[:, 1].expand(54, -1))
-    torch.testing.assert_close(tokens[0, 1], model.embed(torch.zeros(1, 3, 32, 32))[0][0, 1])
+    torch.testing.assert_close(tokens[0, 1:], wanted)
+    torch.testing.assert_close(tokens[0, 0], model.cls_token[0, 0] + model.pos_embed[0, 0])
+    torch.testing.assert_close(model.embed(torch.randn(1, 3, 24, 40))[0][0, 1:], model.pos_embed[0, 1:])
+
+
+def test_a_checkpoint_of_another_image_size_is_resized() -> None:
+    small, large = FAMILY.elastic(), FAMILY.elastic(img_size=64)
+    torch.nn.init.normal_(small.pos_embed)
+    large.load_state_dict(small.state_dict())
+    wanted = F.interpolate(small.pos_embed[:, 1:].view(1, 4, 4, -1).permute(0, 3, 1, 2), (8, 8), mode='bicubic')
+    torch.testing.assert_close(large.pos_embed[:, 1:], wanted.flatten(2).transpose(1, 2))
+    # So both see the same positions at the larger size.
+    torch.testing.assert_close(large(torch.zeros(1, 3, 64, 64))[0], small(torch.zeros(1, 3, 64, 64))[0])
+    with pytest.raises(RuntimeError, match='size mismatch for pos_embed'):
+        FAMILY.elastic(img_size=(64, 32)).load_state_dict(FAMILY.elastic(img_size=(32, 56)).state_dict())
+
+
+def test_image_sizes_between_patches() -> None:
+    model = AutoFormer(arch=FAMILY.space.smallest(), img_size=30, patch_size=8)
+    assert model.grid == (4, 4)
+    assert model.price(model.arch, 30).params == sum(p.numel() for p in model.parameters())
+    tokens, _ = model.embed(torch.zeros(1, 3, 30, 30))
+    assert torch.equal(tokens[0, 1:], model.patch_embed.bias + model.pos_embed[0, 1:])
+
+
+def test_blocks_behind_the_last_output_do_not_run() -> None:
+    model = FAMILY.elastic(out_indices=(0, 1))
+    ran = []
+    for i, block in enumerate(model.blocks):
+        block.register_forward_hook(lambda *_, i=i: ran.append(i))
+    model(X)
+    assert ran == [0, 1]
+
+
+def test_drop_path_acts_on_both_branches() -> None:
+    block = FAMILY.elastic(drop_path_rate=1.0, reach=0).train().blocks[-1]
+    x = torch.randn(2, 17, 72)
+    assert torch.equal(block(x, None), x)
+    assert not torch.equal(block.eval()(x, None), x)
+
+
+def test_options_in_falling_order_build_the_largest() -> None:
+    space = dict(
+        family='autoformer',
+        stages=[dict(embed_dim=[72, 48], depth=[1, 2], block=dict(num_heads=[3, 1], mlp_ratio=[2.0, 1.0]))],
+    )
+    model = AutoFormer(space=space, img_size=32)
+    assert model.embed_dims == 72
+    for arch in model.space.iterate():
+        model.set_arch(arch)
 
 
 def test_sides_are_padded_to_the_patch_with_zeros() -> None:
@@ -125,8 +178,15 @@ def test_initialisation_is_the_published_one() -> None:
     [
         (dict(position='sine'), '`position` should be one of absolute, none, but got'),
         (dict(out_type='mean'), '`out_type` should be one of featmap, avg_featmap'),
-        (dict(out_indices=(2,)), 'out_indices should be from -2 to 1, as the shallowest architecture has 2 blocks'),
-        (dict(out_indices=()), 'out_indices should be from'),
+        (dict(out_indices=(2,)), '`out_indices` should be from -2 to 1, as the shallowest architecture has 2 blocks'),
+        (dict(out_indices=()), '`out_indices` should be from'),
+        (dict(out_indices=1), '`out_indices` should be from'),
+        (dict(patch_size=(16, 16)), '`patch_size` should be a whole number of at least 1'),
+        (dict(img_size=(224,)), '`img_size` should be a whole number above 0 or a pair of them'),
+        (dict(img_size=0), '`img_size` should be a whole number above 0 or a pair of them'),
+        (dict(reach=-1), '`reach` should be a whole number of at least 0'),
+        (dict(rescale=(2,)), '`rescale` should be a pair'),
+        (dict(drop_path_rate=1.5), '`drop_path_rate` should be from 0 to 1'),
         (dict(embed_dims=50), r'stages\[0\].embed_dim is 72; the weights are 50 wide'),
     ],
 )
@@ -140,8 +200,11 @@ def test_bad_settings(settings: dict, message: str) -> None:
     [
         (dict(num_heads=4), r'stages\[0\].blocks\[1\].num_heads is 4; the weights have 3'),
         (dict(mlp_ratio=9.0), r'stages\[0\].blocks\[1\].mlp_ratio is 9.0, 648 hidden units; the weights have 144'),
-        (dict(num_heads='x'), r'stages\[0\].blocks\[1\].num_heads should be a number above 0'),
-        (dict(num_heads=0), r'stages\[0\].blocks\[1\].num_heads should be a number above 0'),
+        (dict(num_heads='x'), r'stages\[0\].blocks\[1\].num_heads should be a whole number above 0'),
+        (dict(num_heads=0), r'stages\[0\].blocks\[1\].num_heads should be a whole number above 0'),
+        (dict(num_heads=2.5), r'stages\[0\].blocks\[1\].num_heads should be a whole number above 0'),
+        (dict(mlp_ratio=0.001), r'stages\[0\].blocks\[1\].mlp_ratio is 0.001, which leaves no hidden unit'),
+        (dict(window_size=7), r'stages\[0\].blocks\[1\].window_size is unknown; AutoFormer has num_heads, mlp_ratio'),
     ],
 )
 def test_architectures_that_do_not_fit(change: dict, message: str) -> None:
@@ -149,9 +212,28 @@ def test_architectures_that_do_not_fit(change: dict, message: str) -> None:
     data['stages'][0]['blocks'][1].update(change)
     with pytest.raises(ArchError, match=message):
         FAMILY.elastic().set_arch(data)
-    data['stages'][0]['blocks'][1] = None
-    with pytest.raises(ArchError, match=r'stages\[0\].blocks\[1\] is absent; AutoFormer leaves out only last blocks'):
-        FAMILY.elastic().set_arch(data)
+
+
+def test_malformed_architectures_are_refused_by_the_cost_too() -> None:
+    data = FAMILY.space.largest().to_dict()
+    for path, value, message in (
+        ("['stages'][0]['blocks'][1]", None, r'stages\[0\].blocks\[1\] is absent; AutoFormer leaves out only last'),
+        ("['stages'][0]['embed_dim']", 7.5, r'stages\[0\].embed_dim should be a whole number above 0, but got 7.5'),
+        ("['resolution']", 224, 'resolution is unknown; AutoFormer has no choice here'),
+        ("['stages'][0]", dict(blocks=[]), r'stages\[0\].embed_dim is missing'),
+        ("['stages']", [], 'with one stage, but got autoformer with 0'),
+    ):
+        changed = json.loads(json.dumps(data))
+        exec(f'changed{path} = value', {'changed': changed, 'value': value})
+        for refuse in (AutoFormer.cost, FAMILY.elastic().set_arch):
+            with pytest.raises(ArchError, match=message):
+                refuse(changed)
+    with pytest.raises(VitnasError, match='`num_classes` should be at least 0'):
+        AutoFormer.cost(data, 224, -5)
+    with pytest.raises(VitnasError, match='`input_size` should be a whole number above 0'):
+        AutoFormer.cost(data, (224, 224, 3))  # type: ignore[arg-type]
+    with pytest.raises(VitnasError, match='`embed_dims` is the stored width of a `space`'):
+        AutoFormer(arch=data, embed_dims=256)
 
 
 def _with(model: AutoFormer, **settings: object) -> AutoFormer:

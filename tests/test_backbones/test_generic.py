@@ -2,14 +2,16 @@
 
 import copy
 import io
+import json
 
 import numpy as np
 import pytest
 import torch
+from mmengine.config import Config
 from torch import nn
 
 from tests.families import FAMILIES, Family
-from vitnas_core import backbones
+from vitnas_core import backbones, zoo
 from vitnas_core.costs import count_macs, count_params
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.registry import MODELS
@@ -43,7 +45,7 @@ def test_features_square_and_not(family: Family, rng: np.random.Generator) -> No
         for height, width in ((family.image, family.image), (family.image * 2, family.image), (37, 51)):
             (features,) = model(images(family, height, width))
             expected = (-(-height // family.stride), -(-width // family.stride))
-            assert features.shape == (2, model.embed_dims, *expected)
+            assert features.shape == (2, *model.out_channels(), *expected)
             assert features.isfinite().all()
 
 
@@ -53,8 +55,9 @@ def test_inactive_channels_are_zero(family: Family) -> None:
     model.set_arch(family.space.smallest())
     (features,) = model(images(family))
     active = features.abs().sum((0, 2, 3)) > 0
-    width = family.space.smallest().stages[-1]['embed_dim']
-    assert active.tolist() == [True] * width + [False] * (model.embed_dims - width)
+    (full,), (width,) = model.out_channels(), model.out_channels(family.space.smallest())
+    assert width < full
+    assert active.tolist() == [True] * width + [False] * (full - width)
 
 
 @every_family
@@ -82,8 +85,10 @@ def test_extract_is_bit_exact(family: Family, rng: np.random.Generator) -> None:
     _randomise(model)
     for arch in draws(family, rng):
         model.set_arch(arch)
-        fixed = model.extract(arch)
+        fixed = model.train().extract(arch)
+        assert fixed.training and not model.eval().extract(arch).training
         assert fixed.is_fixed
+        assert fixed.out_channels() == model.out_channels(arch)
         assert fixed.arch == arch
         for training in (False, True):
             model.train(training)
@@ -93,6 +98,21 @@ def test_extract_is_bit_exact(family: Family, rng: np.random.Generator) -> None:
                 width = theirs.shape[1]
                 assert torch.equal(ours[:, :width], theirs)
                 assert not ours[:, width:].any()
+
+
+@every_family
+def test_extract_keeps_types_and_what_is_frozen_and_draws_nothing(family: Family) -> None:
+    model, x = family.elastic().double().eval(), images(family).double()
+    next(model.parameters()).requires_grad_(False)
+    _randomise(model)
+    model.set_arch(family.space.smallest())
+    state = torch.get_rng_state()
+    fixed = model.extract()
+    assert torch.equal(torch.get_rng_state(), state)
+    (width,) = fixed.out_channels()
+    assert torch.equal(fixed(x)[0], model(x)[0][:, :width])
+    frozen = [name for name, parameter in fixed.named_parameters() if not parameter.requires_grad]
+    assert frozen == [next(iter(dict(model.named_parameters())))]
 
 
 @every_family
@@ -151,7 +171,7 @@ def test_cost_equals_a_real_count(family: Family, rng: np.random.Generator, size
         assert cost.params == count_params(fixed)
         assert cost.macs == count_macs(counted, images(family, *size)[:1])
         with_head = fixed.price(arch, size, num_classes=7)
-        head = nn.Linear(arch.stages[-1]['embed_dim'], 7)
+        head = nn.Linear(fixed.out_channels()[-1], 7)
         assert with_head.params - cost.params == count_params(head)
         assert with_head.macs - cost.macs == head.weight.numel()
 
@@ -177,11 +197,12 @@ def test_state_dict_round_trip_deepcopy_and_save(family: Family) -> None:
 
 @every_family
 def test_eval_is_deterministic_and_training_regularises(family: Family) -> None:
-    model, x = family.elastic(drop_path_rate=0.5, attn_drop_rate=0.5), images(family)
-    model.eval()
-    assert torch.equal(model(x)[-1], model(x)[-1])
-    model.train()
-    assert not torch.equal(model(x)[-1], model(x)[-1])
+    x = images(family)
+    for settings in ({}, *family.regularisers):
+        model = family.elastic(**settings).eval()
+        assert torch.equal(model(x)[-1], model(x)[-1])
+        model.train()
+        assert torch.equal(model(x)[-1], model(x)[-1]) == (not settings)
 
 
 @every_family
@@ -212,7 +233,7 @@ def test_several_outputs(family: Family) -> None:
 
 
 @every_family
-def test_mistakes_are_answered(family: Family, tmp_path) -> None:
+def test_mistakes_are_answered(family: Family) -> None:
     cls, name = family.cls, family.cls.__name__
     with pytest.raises(VitnasError, match=f'{name} should be given either `arch` or `space`'):
         cls()  # type: ignore[call-arg]
@@ -222,21 +243,44 @@ def test_mistakes_are_answered(family: Family, tmp_path) -> None:
         cls(space=SearchSpace.from_dict(dict(family='toy', stages=[dict(width=3)])))  # type: ignore[call-arg, arg-type]
     with pytest.raises(ArchError, match='neither a file nor an architecture of the zoo'):
         cls(arch='no-such-name')  # type: ignore[call-arg, arg-type]
-    with pytest.raises(VitnasError, match='out_indices should be from'):
+    with pytest.raises(VitnasError, match='`out_indices` should be from'):
         family.elastic(out_indices=(99,))
+    for price in (cls.cost, family.elastic().set_arch):
+        with pytest.raises(ArchError, match='toy'):
+            price(dict(family='toy', stages=[]))
+
+
+@every_family
+def test_what_does_not_fit_is_refused_with_its_path_and_file(family: Family, tmp_path) -> None:
     model = family.elastic()
-    wider = family.space.largest().to_dict()
-    wider['stages'][0]['embed_dim'] *= 2
-    for refuse in (model.set_arch, model.extract):
-        with pytest.raises(ArchError, match=r'stages\[0\].embed_dim is'):
-            refuse(wider)
+    assert family.misfits
+    for change, message in family.misfits:
+        data = family.space.largest().to_dict()
+        change(data)
+        (tmp_path / 'arch.json').write_text(json.dumps(data))
+        for refuse in (model.set_arch, model.extract):
+            with pytest.raises(ArchError) as err:
+                refuse(data)
+            assert str(err.value).startswith(message)
+            with pytest.raises(ArchError, match=r'arch\.json\)$'):
+                refuse(tmp_path / 'arch.json')
     assert model.arch == family.space.largest()
-    deeper = family.space.largest().to_dict()
-    deeper['stages'][-1]['blocks'] += deeper['stages'][-1]['blocks'][-1:]
-    with pytest.raises(ArchError, match=r'stages\[\d\].blocks has'):
-        model.set_arch(deeper)
-    with pytest.raises(ArchError, match='toy'):
-        model.set_arch(dict(family='toy', stages=[]))
+
+
+@every_family
+def test_architectures_from_configs_and_numpy(family: Family, rng: np.random.Generator) -> None:
+    """Config objects, lists and numpy numbers are as good as plain data, in the cost too."""
+    plain = family.space.sample(rng)
+    config = Config(dict(arch=plain.to_dict())).arch
+    assert zoo.load_arch(config) == plain
+    as_numpy = json.loads(plain.to_json(), parse_int=np.int64, parse_float=lambda text: np.float64(text))
+    assert zoo.load_arch(as_numpy) == plain
+    spelled = json.loads(plain.to_json(), parse_int=float)  # 3 as 3.0
+    cost = family.cls.cost(plain, family.image)
+    for other in (config, as_numpy, spelled):
+        found = family.cls.cost(other, np.int64(family.image))  # type: ignore[arg-type]
+        assert found == cost
+        assert (type(found.params), type(found.macs)) == (int, int)
 
 
 def _randomise(model: nn.Module) -> None:

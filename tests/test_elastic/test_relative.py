@@ -95,3 +95,9 @@ def test_bfloat16(grid: tuple[int, int]) -> None:
     low = module.to(torch.bfloat16)(*(x.to(torch.bfloat16) for x in (q, k, v)), layout)
     assert low.dtype == torch.bfloat16
     torch.testing.assert_close(low.float(), expected, rtol=0.1, atol=0.15)
+
+
+def test_autocast_keeps_the_low_type() -> None:
+    module, q, k, v, layout = make((3, 4), 2, d=16, dtype=torch.float32)
+    with torch.autocast('cpu', torch.bfloat16):
+        assert module(*(x.to(torch.bfloat16) for x in (q, k, v)), layout).dtype == torch.bfloat16

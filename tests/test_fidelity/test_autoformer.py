@@ -33,7 +33,9 @@ def as_arch(data: dict[str, Any]) -> Arch:
 def build(case: dict[str, Any], **settings: Any) -> AutoFormer:
     """The reference supernet with its weights, with the case's flags and architecture switched on."""
     net, flags = CASES['supernet'], case['settings']
-    assert flags['norm_first'] and flags['qkv_width_follows_heads'], 'flags that no published command uses'
+    if not (flags['norm_first'] and flags['qkv_width_follows_heads']):
+        pytest.skip('norm after the residual and full-width qkv are flags of the published code that none of its '
+                    'commands uses; vitnas does not offer them')  # fmt: skip
     assert net['head_dim'] == 64 and net['qkv_bias'] and net['in_channels'] == 3
     space = SearchSpace.from_dict(
         dict(
@@ -112,8 +114,14 @@ def test_outputs_and_features(name: str) -> None:
 def test_extracted_network_gives_the_same(name: str) -> None:
     case = BY_NAME[name]
     fixed = build(case, out_type=pooling(case)).eval().extract()
-    pooled = fixed(images())[-1]
-    assert_close(pooled, np.load(FOLDER / 'outputs.npz')[f'{name}/pooled'])
+    pooled, expected = fixed(images())[-1], np.load(FOLDER / 'outputs.npz')
+    if 'pooled' in case['outputs']:
+        assert_close(pooled, expected[f'{name}/pooled'])
+    width = case['arch']['embed_dim']
+    if 'logits' in case['outputs']:
+        assert_close(
+            classify(F.pad(pooled, (0, CASES['supernet']['max_embed_dim'] - width))), expected[f'{name}/logits']
+        )
     if case['settings']['absolute_position_embedding'] and case['settings']['relative_position_keys_and_values']:
         head = CASES['supernet']['num_classes'] * (case['arch']['embed_dim'] + 1)
         assert sum(p.numel() for p in fixed.parameters()) + head == case['param_count_reported']

@@ -32,9 +32,10 @@ def test_json_round_trip_keeps_everything() -> None:
 def test_one_network_has_one_spelling() -> None:
     padded = copy.deepcopy(DATA)
     padded['stages'][0]['blocks'] += [None, None]
+    noted = {**DATA, 'name': 'mine', 'source': 'a search'}
     reordered = {'stages': DATA['stages'], 'resolution': 224.0, 'family': 'toy'}
     arch = Arch.from_dict(DATA)
-    for other in (Arch.from_dict(padded), Arch.from_dict(reordered)):
+    for other in map(Arch.from_dict, (padded, reordered, noted)):
         assert other == arch
         assert hash(other) == hash(arch)
         assert other.digest() == arch.digest()

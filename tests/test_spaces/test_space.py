@@ -18,7 +18,7 @@ from vitnas_core.spaces import ABSENT, Arch, SearchSpace
 EVERY = {**SPACES, **{f'small-{name}': space for name, space in SMALL_SPACES.items()}}
 every_space = pytest.mark.parametrize('space', EVERY.values(), ids=EVERY.keys())
 small_space = pytest.mark.parametrize('space', SMALL_SPACES.values(), ids=SMALL_SPACES.keys())
-STEPS = 33_334  # draws, mutations and crosses each: 10^5 in all
+STEPS = 33_334  # draws, mutations and crosses each: 10^5 in all, as many as the suite has time for
 
 
 @pytest.mark.parametrize('space', SPACES.values(), ids=SPACES.keys())
@@ -102,21 +102,40 @@ def test_mutation_without_and_with_certainty(space: SearchSpace, rng: np.random.
 
 
 @every_space
-def test_mutation_by_kind_leaves_the_others(space: SearchSpace, rng: np.random.Generator) -> None:
-    arch = space.largest()
-    for kind in ('global', 'stage', 'depth', 'block'):
-        for _ in range(20):
-            code = space.encode(space.mutate(arch, {kind: 1.0}, rng))
-            changed = {dim.kind for dim, a, b in zip(space.dimensions, code, space.encode(arch)) if a != b and a >= 0}
-            assert changed <= {kind}
+def test_mutation_changes_as_often_as_asked(space: SearchSpace, rng: np.random.Generator) -> None:
+    """A redraw with probability p gives another of n options with probability p (1 - 1/n)."""
+    arch, changed = space.largest(), np.zeros(len(space.dimensions))
+    for _ in range(600):
+        code = space.encode(space.mutate(arch, 0.3, rng))
+        changed += (code != space.encode(arch)) & (code != ABSENT)
+    for kind in ('global', 'stage'):  # never absent
+        entries = [i for i, dim in enumerate(space.dimensions) if dim.kind == kind]
+        expected = sum(0.3 * (1 - 1 / len(space.dimensions[i].options)) for i in entries) * 600
+        assert abs(changed[entries].sum() - expected) <= 6 * math.sqrt(expected + 1)
 
 
 @every_space
-def test_crossing_takes_from_a_parent(space: SearchSpace, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize('kind', ['global', 'stage', 'depth', 'block'])
+def test_mutation_by_kind_changes_that_kind_only(space: SearchSpace, rng: np.random.Generator, kind: str) -> None:
+    arch, seen = space.largest(), set()
+    for _ in range(30):
+        code = space.encode(space.mutate(arch, {kind: 1.0}, rng))
+        seen |= {dim.kind for dim, a, b in zip(space.dimensions, code, space.encode(arch)) if a != b and a >= 0}
+    assert seen == ({kind} if any(d.kind == kind and len(d.options) > 1 for d in space.dimensions) else set())
+
+
+@every_space
+def test_crossing_takes_from_both_parents(space: SearchSpace, rng: np.random.Generator) -> None:
+    taken = [0, 0]
     for _ in range(100):
         a, b = space.sample(rng), space.sample(rng)
         codes = space.encode(a), space.encode(b), space.encode(space.cross(a, b, rng))
         assert all(c in (x, y) or c == ABSENT for x, y, c in zip(*codes))
+        for x, y, c in zip(*codes):
+            if x != y and c != ABSENT and ABSENT not in (x, y):
+                taken[int(c == y)] += 1
+    if space.size() > 4:
+        assert 0.3 < taken[0] / sum(taken) < 0.7
     assert space.cross(a, a, rng) == a
 
 
@@ -229,9 +248,14 @@ def test_blocks_without_choices_do_not_hide_errors() -> None:
         (dict(depth=[2, 1], block={}), r'stages\[0\].depth should list whole numbers, smallest first'),
         (dict(depth=[1, 2], optional=[0], block={}), 'several depths or `optional` blocks, not both'),
         (dict(depth=3, blocks=[{}, {}]), 'depth goes up to 3, but there are 2 blocks'),
-        (dict(depth=2, optional=[2], block={}), r'stages\[0\].optional should list positions from 0 to 1'),
+        (
+            dict(depth=2, optional=[2], block={}),
+            r'stages\[0\].optional should list positions of blocks, \[0, 1\], but got \[2\]',
+        ),
         (dict(block={}, blocks=[{}]), 'should have `block` or `blocks`, not both'),
         (dict(depth=[1, 2], blocks=[{}, None]), 'several depths or empty places'),
+        (dict(blocks=[dict(k=1), None], optional=[1]), r'optional should list positions of blocks, \[0\]'),
+        (dict(width=[1.0, float('inf')]), r'stages\[0\].width should offer numbers or words'),
         (dict(blocks=[3]), r'stages\[0\].blocks\[0\] should be an object'),
         (7, r'stages\[0\] should be an object'),
     ],

@@ -78,6 +78,33 @@ def test_command_line_round_trip(official: dict[str, torch.Tensor], tmp_path: Pa
     backbone.load_state_dict({k[9:]: v for k, v in state.items() if k.startswith('backbone.')})
 
 
+def test_the_part_of_one_architecture(official: dict[str, torch.Tensor], tmp_path: Path, capsys) -> None:
+    """What a config loads with ``init_cfg=dict(type='Pretrained', …)`` into the published network."""
+    save_file(official, tmp_path / 'supernet.safetensors')
+    converter.main([str(tmp_path / 'supernet.safetensors'), str(tmp_path / 'tiny.pth'), '--arch', 'autoformer-tiny'])
+    assert "dict(type='vitnas.AutoFormer', arch='autoformer-tiny', official=True)" in capsys.readouterr().out
+    supernet = AutoFormer(space='autoformer-tiny', embed_dims=256, official=True).eval()
+    state = converter.to_vitnas(official)
+    supernet.load_state_dict({k[9:]: v for k, v in state.items() if k.startswith('backbone.')})
+    supernet.set_arch('autoformer-tiny')
+    pretrained = dict(type='Pretrained', checkpoint=str(tmp_path / 'tiny.pth'), prefix='backbone.')
+    fixed = AutoFormer(arch='autoformer-tiny', official=True, init_cfg=pretrained).eval()
+    fixed.init_weights()
+    x = torch.randn(1, 3, 224, 224)
+    assert torch.equal(fixed(x)[0], supernet(x)[0][:, :192])
+    head = converter.read(tmp_path / 'tiny.pth')['head.fc.weight']
+    assert torch.equal(head, official['head.weight'][:, :192])
+
+
+def test_other_image_patch_and_reach_are_said(capsys, tmp_path: Path) -> None:
+    backbone = AutoFormer(space='autoformer-tiny', img_size=64, patch_size=8, reach=7)
+    state = {f'backbone.{k}': v for k, v in backbone.state_dict().items()}
+    save_file(converter.to_official(state), tmp_path / 'in.safetensors')
+    converter.main([str(tmp_path / 'in.safetensors'), str(tmp_path / 'out.safetensors')])
+    out = capsys.readouterr().out
+    assert "space='autoformer-tiny', embed_dims=240, official=True, patch_size=8, img_size=64, reach=7)" in out
+
+
 def test_wrong_files_are_refused(official: dict[str, torch.Tensor], tmp_path: Path) -> None:
     def convert(state: object, *args: str) -> str:
         torch.save(state, tmp_path / 'in.pth')
@@ -89,6 +116,28 @@ def test_wrong_files_are_refused(official: dict[str, torch.Tensor], tmp_path: Pa
     assert 'layers.0.blocks is none of its tensors' in convert({'layers.0.blocks': torch.zeros(1)})
     few = {k: v for k, v in official.items() if not k.startswith('blocks.')}
     assert 'it lacks blocks.0.attn.qkv.weight' in convert(dict(model=few))
+    where = 'in a supernet of autoformer-tiny it is'
+    for name, tensor, message in (
+        ('blocks.3.fc1.weight', None, f'is missing; {where} (1024, 256)'),
+        (
+            'pos_embed',
+            torch.zeros(1, 150, 256),
+            f'is (1, 150, 256); {where} (1, 145, 256)',
+        ),
+        ('blocks.2.attn.qkv.bias', torch.zeros(5), f'is (5,); {where} (768,)'),
+        (
+            'blocks.2.fc1.weight',
+            torch.zeros(768, 256),
+            f'is (768, 256); {where} (1024, 256)',
+        ),
+    ):
+        damaged = {k: v for k, v in {**official, name: tensor}.items() if v is not None}
+        assert f'{name} {message}' in convert(damaged)
+    assert 'it lacks cls_token' in convert({**official, 'cls_token': torch.tensor(1.0)})
+    (tmp_path / 'other.json').write_text('{"family": "toy", "stages": [{"width": [1]}]}')
+    assert 'which is none of an AutoFormer space' in convert(official, '--space', str(tmp_path / 'other.json'))
+    assert 'SpaceError' in convert(official, '--space', 'nope')
+    assert 'neither a file nor an architecture of the zoo' in convert(official, '--arch', 'nope')
     shallow = {k: v for k, v in official.items() if not k.startswith('blocks.13.')}
     assert 'width 256, depth 13, 4 heads, which is none of' in convert(shallow)
     assert 'which is none of autoformer-small (width from 448' in convert(official, '--space', 'autoformer-small')

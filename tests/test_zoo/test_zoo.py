@@ -54,6 +54,10 @@ def test_timm_interface() -> None:
     model.reset_classifier(0)
     assert model(x).shape == (2, 192)
     assert isinstance(model.get_classifier(), torch.nn.Identity)
+    assert timm.create_model('vitnas_autoformer_tiny', in_chans=3, drop_rate=0.0, global_pool='avg', num_classes=2)
+    for bad in (dict(in_chans=1), dict(drop_rate=0.1), dict(features_only=True), dict(global_pool='token')):
+        with pytest.raises(VitnasError, match='of a zoo model is .* and cannot be changed'):
+            timm.create_model('vitnas_autoformer_tiny', **bad)
     with pytest.raises(VitnasError, match='no weights are published'):
         timm.create_model('vitnas_autoformer_tiny', pretrained=True)
     with pytest.raises(VitnasError, match='`global_pool` should be "avg"'):
@@ -80,6 +84,9 @@ def test_errors_name_the_file(tmp_path) -> None:
         zoo.load_arch(tmp_path / 'binary.json')
     with pytest.raises(ArchError, match="'autoformer-huge' is neither a file nor an architecture of the zoo"):
         zoo.load_arch('autoformer-huge')
+    for ref in (None, zoo.load_arch('autoformer-tiny').to_json()):
+        with pytest.raises(ArchError, match='is neither a file nor an architecture of the zoo'):
+            zoo.load_arch(ref)  # type: ignore[arg-type]
     with pytest.raises(SpaceError, match="'nowhere.json' is neither a file nor a space of the zoo"):
         zoo.load_space('nowhere.json')
     with pytest.raises(ArchError, match='the zoo has no architecture'):

@@ -1,10 +1,12 @@
 """Convert AutoFormer's published checkpoints to vitnas and back, without losing a bit.
 
 python tools/converters/autoformer.py supernet-tiny.pth autoformer-tiny_supernet.pth
+python tools/converters/autoformer.py supernet-tiny.pth autoformer-tiny.pth --arch autoformer-tiny
 python tools/converters/autoformer.py autoformer-tiny_supernet.pth supernet-tiny.pth --to-official
 
-The result is a checkpoint of an ``ImageClassifier`` whose backbone is
-``dict(type='vitnas.AutoFormer', space='autoformer-tiny', embed_dims=256, official=True)``.
+The result is a checkpoint of an ``ImageClassifier``; the backbone that runs it is printed. ``--arch`` keeps one
+architecture's part. ``--to-official`` writes the qkv bias as it is stored, so it is for networks that were built
+with ``official=True``.
 """
 
 from __future__ import annotations
@@ -12,17 +14,20 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
 from vitnas_core import zoo
-from vitnas_core.backbones.autoformer import HEAD_DIM
-from vitnas_core.errors import CheckpointError
+from vitnas_core.backbones import AutoFormer, cut_to_shape
+from vitnas_core.costs.autoformer import HEAD_DIM, read_autoformer
+from vitnas_core.errors import CheckpointError, VitnasError
 from vitnas_core.fileio import atomic_write
 from vitnas_core.spaces import SearchSpace
 
@@ -92,7 +97,7 @@ def to_vitnas(official: Mapping[str, Tensor]) -> dict[str, Tensor]:
             _check_heads(name, tensor)
             tensor = tensor.unflatten(0, (-1, HEAD_DIM, 3)).transpose(1, 2).flatten(0, 2)
         converted[ours] = tensor.contiguous()
-    missing = [name for name in _NEEDED if name not in official]
+    missing = [name for name in _NEEDED if name not in official or official[name].ndim < 2 - name.startswith('norm')]
     if missing:
         raise CheckpointError(f'not an official AutoFormer checkpoint: it lacks {", ".join(missing)}')
     return converted
@@ -140,17 +145,63 @@ def find_space(official: Mapping[str, Tensor], name: str | None = None) -> Searc
     width = official['cls_token'].shape[-1]
     depth = 1 + max(int(key.split('.')[1]) for key in official if key.startswith('blocks.'))
     heads = official['blocks.0.attn.qkv.weight'].shape[0] // (3 * HEAD_DIM)
-    names = [name] if name else [n for n in zoo.space_names() if zoo.load_space(n).family == 'autoformer']
+    spaces = [zoo.load_space(n) for n in ([name] if name else zoo.space_names())]
     sizes = []
-    for candidate in map(zoo.load_space, names):
-        largest = candidate.largest().stages[0]
-        most = max(int(block['num_heads']) for block in largest.blocks if block is not None)
-        if int(largest['embed_dim']) <= width and len(largest.blocks) == depth and most == heads:
-            return candidate
-        sizes.append(f'{candidate.name} (width from {largest["embed_dim"]}, depth {len(largest.blocks)}, {most} heads)')
+    for space in (space for space in spaces if space.family == AutoFormer.family):
+        embed_dim, choices = read_autoformer(space.largest())
+        most = max(heads for heads, _ in choices)
+        if embed_dim <= width and len(choices) == depth and most == heads:
+            return space
+        sizes.append(f'{space.name} (width from {embed_dim}, depth {len(choices)}, {most} heads)')
     raise CheckpointError(
-        f'the file holds a supernet of width {width}, depth {depth}, {heads} heads, which is none of {"; ".join(sizes)}'
+        f'the file holds a supernet of width {width}, depth {depth}, {heads} heads, which is none of '
+        f'{"; ".join(sizes) or f"an AutoFormer space ({name})"}'
     )
+
+
+def find_settings(official: Mapping[str, Tensor], space: SearchSpace) -> dict[str, Any]:
+    """Arguments of the backbone that runs a converted file.
+
+    Raises:
+        CheckpointError: No AutoFormer of this space has just these tensors.
+    """
+    patch_size = official['patch_embed_super.proj.weight'].shape[-1]
+    settings: dict[str, Any] = dict(embed_dims=official['cls_token'].shape[-1], official=True)
+    if patch_size != 16:
+        settings['patch_size'] = patch_size
+    if 'pos_embed' not in official:
+        settings['position'] = 'none'
+    elif (side := math.isqrt(official['pos_embed'].shape[1] - 1) * patch_size) != 224:
+        settings['img_size'] = side
+    table = official.get('blocks.0.attn.rel_pos_embed_k.embeddings_table_v')
+    if (reach := 0 if table is None else table.shape[0] // 2 - 1) != 14:
+        settings['reach'] = reach
+    with torch.device('meta'):
+        backbone = AutoFormer(space=space, **settings)
+    wanted = {f'backbone.{name}': tensor.shape for name, tensor in backbone.state_dict().items()}
+    given = {name: tensor.shape for name, tensor in to_vitnas(official).items() if name.startswith('backbone.')}
+    for name in sorted(wanted | given):
+        if wanted.get(name) != given.get(name):
+            want, got = (tuple(shapes[name]) if name in shapes else 'missing' for shapes in (wanted, given))
+            raise CheckpointError(f'{official_name(name)} is {got}; in a supernet of {space.name} it is {want}')
+    return settings
+
+
+def cut(state: Mapping[str, Tensor], space: SearchSpace, settings: dict[str, Any], arch: str) -> dict[str, Tensor]:
+    """The part of a converted supernet that one architecture uses, head included.
+
+    Raises:
+        ArchError: There is no such architecture, or it does not fit.
+    """
+    with torch.device('meta'):
+        supernet = AutoFormer(space=space, **settings)
+        fixed = supernet.extract(arch)
+    target = {f'backbone.{name}': tensor for name, tensor in fixed.state_dict().items()}
+    if 'head.fc.weight' in state:
+        classes = len(state['head.fc.weight'])
+        target['head.fc.weight'] = torch.empty(classes, fixed.out_channels()[-1], device='meta')
+        target['head.fc.bias'] = torch.empty(classes, device='meta')
+    return cut_to_shape(state, target)
 
 
 def read(path: Path) -> dict[str, Tensor]:
@@ -194,19 +245,27 @@ def main(args: list[str] | None = None) -> None:
     parser.add_argument('target', type=Path, help='checkpoint to write (.pth or .safetensors)')
     parser.add_argument('--to-official', action='store_true', help='from vitnas to the published layout')
     parser.add_argument('--space', help='zoo name or file of the space that the file should be of')
+    parser.add_argument('--arch', help='keep the part of this architecture only: a zoo name or a file')
     options = parser.parse_args(args)
+    if options.arch and options.to_official:
+        parser.error('--arch goes from the published layout to vitnas')
     try:
         source = read(options.source)
         target = to_official(source) if options.to_official else to_vitnas(source)
         official = target if options.to_official else source
         space = find_space(official, options.space)
-    except CheckpointError as err:
-        raise SystemExit(f'CheckpointError: {err} ({options.source})') from None
+        settings = find_settings(official, space)
+        if options.arch:
+            target = cut(target, space, settings, options.arch)
+    except VitnasError as err:
+        raise SystemExit(f'{type(err).__name__}: {err} ({options.source})') from None
     write(options.target, 'model' if options.to_official else 'state_dict', target)
-    width = official['cls_token'].shape[-1]
-    print(f'{len(target)} tensors of {space.name or "the space"}, digest {digest(target)[:16]}: {options.target}')
-    name = options.space or space.name
-    print(f"backbone: dict(type='vitnas.AutoFormer', space='{name}', embed_dims={width}, official=True)")
+    which = dict(arch=options.arch) if options.arch else dict(space=options.space or space.name)
+    if options.arch:
+        settings.pop('embed_dims')
+    backbone = ', '.join(f'{name}={value!r}' for name, value in (which | settings).items())
+    print(f'{len(target)} tensors, digest {digest(target)[:16]}: {options.target}')
+    print(f"backbone: dict(type='vitnas.AutoFormer', {backbone})")
 
 
 def _check_heads(name: str, tensor: Tensor) -> None:

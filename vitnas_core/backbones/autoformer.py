@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import zoo
-from ..costs import Cost
+from ..costs import Cost, as_size
+from ..costs.autoformer import HEAD_DIM, autoformer_cost, read_autoformer, token_grid
 from ..elastic import (
     DropPath,
     ElasticConv2d,
@@ -24,10 +26,7 @@ from ..elastic import (
 from ..errors import ArchError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
-from .base import ArchRef, ElasticBackbone, SpaceRef, as_size, number
-
-HEAD_DIM = 64
-"""Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
+from .base import ArchRef, ElasticBackbone, SpaceRef
 
 
 class QKV(ElasticLinear):
@@ -135,13 +134,15 @@ class AutoFormer(ElasticBackbone):
         arch: A fixed architecture: a zoo name (``'autoformer-tiny'``), a file, or the data.
         space: A search space, likewise. Exactly one of the two is given.
         embed_dims: Width of the stored weights. Defaults to None: the largest ``embed_dim`` of the
-            space. The published supernets store 64 × heads, which is more than any subnet uses.
+            space. The published supernets store 64 × heads, which is more than any subnet uses. A
+            fixed network stores what it uses.
         img_size: Image side for which absolute positions are stored. Defaults to 224.
         patch_size: Side of a patch. Defaults to 16.
         position: ``'absolute'`` or ``'none'``. Defaults to ``'absolute'``.
         reach: Largest relative offset that is told apart; 0 for no relative positions. Defaults to 14.
         out_indices: After which blocks features are returned; negative ones count from the active
-            last block. The final norm is applied after the last block only. Defaults to (-1,).
+            last block. The final norm is applied after the last block only; blocks behind the last
+            of them do not run and get no gradient. Defaults to (-1,).
         out_type: ``'featmap'`` (B, C, H, W), ``'avg_featmap'`` (the mean over patches, AutoFormer's own
             pooling) or ``'cls_token'`` (B, C), or ``'raw'`` (B, 1 + H·W, C). Defaults to ``'featmap'``.
         attn_drop_rate: Dropout of attention weights. Defaults to 0.
@@ -175,27 +176,28 @@ class AutoFormer(ElasticBackbone):
         official: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
-        settings = dict(
-            img_size=img_size,
+        settings: dict[str, Any] = dict(
+            img_size=as_size('img_size', img_size),
             patch_size=patch_size,
             position=position,
             reach=reach,
-            out_indices=out_indices,
+            out_indices=tuple(out_indices) if isinstance(out_indices, (list, tuple)) else out_indices,
             out_type=out_type,
             attn_drop_rate=attn_drop_rate,
             drop_path_rate=drop_path_rate,
-            rescale=rescale,
+            rescale=tuple(rescale) if isinstance(rescale, list) else rescale,
             official=official,
         )
         super().__init__(arch, space, settings, init_cfg)
-        _choose('position', position, ('absolute', 'none'))
-        _choose('out_type', out_type, ('featmap', 'avg_featmap', 'cls_token', 'raw'))
         maxima = _maxima(self.space)
+        _check_settings(settings, fewest=self.space.stages[0].depths[0])
+        if embed_dims is not None and arch is not None:
+            raise VitnasError('`embed_dims` is the stored width of a `space`; a fixed `arch` stores what it uses')
         self.embed_dims = embed_dims or maxima[0]
-        self.patch_size, self.out_type, self.rescale = patch_size, out_type, rescale
-        self.reach = reach
-        self.out_indices = tuple(out_indices)
-        self.grid = tuple(side // patch_size for side in as_size(img_size))
+        self.patch_size, self.reach, self.out_type = patch_size, reach, out_type
+        self.out_indices: tuple[int, ...] = settings['out_indices']
+        self.rescale: tuple[int, float] | None = settings['rescale']
+        self.grid = token_grid(settings['img_size'], patch_size)
 
         self.patch_embed = ElasticConv2d(3, self.embed_dims, patch_size, patch_size)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, self.embed_dims))
@@ -215,7 +217,6 @@ class AutoFormer(ElasticBackbone):
             for i, (heads, ratio) in enumerate(maxima[1])
         )
         self.norm = ElasticLayerNorm(self.embed_dims)
-        self._check_out_indices()
         self._init_parameters()
         self.set_arch(self.space.largest())
 
@@ -227,14 +228,6 @@ class AutoFormer(ElasticBackbone):
     @property
     def _blocks(self) -> list[Block]:
         return list(self.blocks)  # type: ignore[arg-type]
-
-    def _check_out_indices(self) -> None:
-        fewest = self.space.stages[0].depths[0]
-        if not self.out_indices or any(not -fewest <= i < fewest for i in self.out_indices):
-            raise VitnasError(
-                f'out_indices should be from {-fewest} to {fewest - 1}, as the shallowest architecture has '
-                f'{fewest} blocks, but got {self.out_indices}'
-            )
 
     def _init_parameters(self) -> None:
         """As published: truncated normal for linear layers, tables and tokens; torch's default for the patches."""
@@ -252,13 +245,13 @@ class AutoFormer(ElasticBackbone):
         Raises:
             ArchError: They cannot; the message begins with the path of what is wrong.
         """
-        embed_dim, choices = _read(arch)
+        embed_dim, choices = read_autoformer(arch)
         if embed_dim > self.embed_dims:
             raise ArchError(f'stages[0].embed_dim is {embed_dim}; the weights are {self.embed_dims} wide')
-        if not self.space.stages[0].depths[0] <= len(choices) <= len(self.blocks):
+        fewest = self.space.stages[0].depths[0]  # what out_indices were checked against
+        if not fewest <= len(choices) <= len(self.blocks):
             raise ArchError(
-                f'stages[0].blocks has {len(choices)} entries; the weights have '
-                f'{self.space.stages[0].depths[0]} to {len(self.blocks)} blocks'
+                f'stages[0].blocks has {len(choices)} entries; the weights have {fewest} to {len(self.blocks)} blocks'
             )
         for i, ((heads, ratio), block) in enumerate(zip(choices, self._blocks)):
             if 3 * HEAD_DIM * heads > block.attn.qkv.out_features:
@@ -270,15 +263,16 @@ class AutoFormer(ElasticBackbone):
                     f'the weights have {block.fc1.out_features}'
                 )
 
-    def set_arch(self, arch: ArchRef) -> None:
-        """Activate an architecture; see :meth:`ElasticBackbone.set_arch`."""
-        arch = zoo.load_arch(arch)
-        self.check_fits(arch)
-        embed_dim, choices = _read(arch)
+    def activate(self, arch: Arch) -> None:
+        """Set the widths of the layers; see :meth:`ElasticBackbone.set_arch`."""
+        embed_dim, choices = read_autoformer(arch)
         self.patch_embed.width = embed_dim
         for (heads, ratio), block in zip(choices, self._blocks):
             block.set_choice(embed_dim, heads, ratio, self.rescale)
-        self.arch = arch
+
+    def out_channels(self, arch: Arch | None = None) -> tuple[int, ...]:
+        """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
+        return (self.embed_dims if arch is None else read_autoformer(arch)[0],) * len(self.out_indices)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
@@ -287,7 +281,7 @@ class AutoFormer(ElasticBackbone):
         depth = self.depth
         wanted = [index % depth for index in self.out_indices]
         outs: dict[int, Tensor] = {}
-        for i, block in enumerate(self._blocks[:depth]):
+        for i, block in enumerate(self._blocks[: max(wanted) + 1]):
             x = block(x, grid)
             if i in wanted:
                 outs[i] = self._format(self.norm(x) if i == depth - 1 else x, (height, width))
@@ -304,15 +298,17 @@ class AutoFormer(ElasticBackbone):
         embed_dim = x.shape[-1]
         x = torch.cat([self.cls_token[..., :embed_dim].expand(x.shape[0], -1, -1), x], 1)
         if self.pos_embed is not None:
-            x = x + self._positions(self.pos_embed[..., :embed_dim], (height, width))
+            x = x + _resize(self.pos_embed[..., :embed_dim], self.grid, (height, width))
         return x, (height, width)
 
-    def _positions(self, table: Tensor, grid: tuple[int, int]) -> Tensor:
-        if grid == self.grid:
-            return table
-        patches = table[:, 1:].unflatten(1, self.grid).permute(0, 3, 1, 2)
-        patches = F.interpolate(patches, grid, mode='bicubic', align_corners=False)
-        return torch.cat([table[:, :1], patches.flatten(2).transpose(1, 2)], 1)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Resize absolute positions of a checkpoint of another image size; it is taken to be square if it can be."""
+        stored = state_dict.get(f'{prefix}pos_embed')
+        if stored is not None and self.pos_embed is not None and stored.shape[1] != self.pos_embed.shape[1]:
+            side = math.isqrt(stored.shape[1] - 1)
+            if side * side == stored.shape[1] - 1:
+                state_dict[f'{prefix}pos_embed'] = _resize(stored, (side, side), self.grid)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _format(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
         if self.out_type == 'raw':
@@ -343,65 +339,63 @@ class AutoFormer(ElasticBackbone):
             arch: The architecture.
             input_size: Side, or (height, width), of the image. Defaults to 224.
             num_classes: Classes of a linear head that is counted too. Defaults to 0: none.
-            img_size: As for the class; so are the others.
-            patch_size: See above.
-            position: See above.
-            reach: See above.
+            img_size: Image side for which absolute positions are stored. Defaults to 224.
+            patch_size: Side of a patch. Defaults to 16.
+            position: ``'absolute'`` or ``'none'``. Defaults to ``'absolute'``.
+            reach: Largest relative offset; 0 for no relative positions. Defaults to 14.
+
+        Raises:
+            VitnasError: The architecture is not AutoFormer's, or a size is not a whole number above 0.
         """
-        stage = zoo.load_arch(arch).stages[0]
-        width = int(stage['embed_dim'])
-        height, breadth = as_size(input_size)
-        patches = -(-height // patch_size) * -(-breadth // patch_size)
-        params, macs = _outside_cost(width, patches, num_classes, as_size(img_size), patch_size, position)
-        for block in stage.blocks:
-            more = _block_cost(width, block['num_heads'], block['mlp_ratio'], patches + 1, reach)  # type: ignore[index]
-            params += more[0]
-            macs += more[1]
-        return Cost(params, macs)
+        return autoformer_cost(zoo.load_arch(arch), input_size, num_classes, img_size, patch_size, position, reach)
 
 
-@lru_cache(maxsize=4096)
-def _block_cost(width: int, heads: int, ratio: float, tokens: int, reach: int) -> tuple[int, int]:
-    inner, hidden = HEAD_DIM * heads, int(width * ratio)
-    weights = width * 3 * inner + inner * width + 2 * width * hidden
-    biases = 3 * inner + width + hidden + width
-    norms, tables = 4 * width, 4 * (2 * reach + 2) * HEAD_DIM if reach else 0
-    return weights + biases + norms + tables, tokens * weights + 2 * tokens * tokens * inner
+def _resize(table: Tensor, source: tuple[int, int], target: tuple[int, int]) -> Tensor:
+    """Interpolate absolute positions (1, 1 + h·w, C) to another grid; the class token's stays."""
+    if source == target:
+        return table
+    patches = table[:, 1:].unflatten(1, source).permute(0, 3, 1, 2)
+    patches = F.interpolate(patches, target, mode='bicubic', align_corners=False)
+    return torch.cat([table[:, :1], patches.flatten(2).transpose(1, 2)], 1)
 
 
-@lru_cache(maxsize=4096)
-def _outside_cost(
-    width: int, patches: int, num_classes: int, img_size: tuple[int, int], patch_size: int, position: str
-) -> tuple[int, int]:
-    """Patches, class token, positions, final norm and head."""
-    stored = 1 + (img_size[0] // patch_size) * (img_size[1] // patch_size) if position == 'absolute' else 0
-    pixels = 3 * patch_size * patch_size
-    params = width * (pixels + 1) + width + stored * width + 2 * width + num_classes * (width + 1 if num_classes else 0)
-    return params, patches * width * pixels + width * num_classes
-
-
-def _choose(name: str, value: str, valid: tuple[str, ...]) -> None:
-    if value not in valid:
-        raise VitnasError(f'`{name}` should be one of {", ".join(valid)}, but got {value!r}')
-
-
-def _read(arch: Arch) -> tuple[int, list[tuple[int, float]]]:
-    """embed_dim, and (num_heads, mlp_ratio) of each block."""
-    if arch.family != AutoFormer.family or len(arch.stages) != 1:
-        raise ArchError(
-            f'AutoFormer runs architectures of autoformer with one stage, but got {arch.family} with {len(arch.stages)}'
+def _check_settings(settings: dict[str, Any], fewest: int) -> None:
+    """Refuse what the layers would fail on later; ``fewest`` is the depth of the shallowest architecture."""
+    for name, valid in (
+        ('position', ('absolute', 'none')),
+        ('out_type', ('featmap', 'avg_featmap', 'cls_token', 'raw')),
+    ):
+        if settings[name] not in valid:
+            raise VitnasError(f'`{name}` should be one of {", ".join(valid)}, but got {settings[name]!r}')
+    for name, least in (('patch_size', 1), ('reach', 0)):
+        if type(settings[name]) is not int or settings[name] < least:
+            raise VitnasError(f'`{name}` should be a whole number of at least {least}, but got {settings[name]!r}')
+    for name in ('attn_drop_rate', 'drop_path_rate'):
+        if not isinstance(settings[name], (int, float)) or not 0 <= settings[name] <= 1:
+            raise VitnasError(f'`{name}` should be from 0 to 1, but got {settings[name]!r}')
+    indices = settings['out_indices']
+    if not isinstance(indices, tuple) or not indices or any(not -fewest <= i < fewest for i in indices):
+        raise VitnasError(
+            f'`out_indices` should be from {-fewest} to {fewest - 1}, as the shallowest architecture '
+            f'has {fewest} blocks, but got {indices!r}'
         )
-    stage, choices = arch.stages[0], []
-    for i, block in enumerate(stage.blocks):
-        path = f'stages[0].blocks[{i}]'
-        if block is None:
-            raise ArchError(f'{path} is absent; AutoFormer leaves out only last blocks')
-        choices.append((int(number(block, 'num_heads', path)), float(number(block, 'mlp_ratio', path))))
-    return int(number(stage.choices, 'embed_dim', 'stages[0]')), choices
+    rescale = settings['rescale']
+    if rescale is not None and (not isinstance(rescale, tuple) or len(rescale) != 2 or min(rescale) <= 0):
+        raise VitnasError(f'`rescale` should be a pair (heads, ratio), but got {rescale!r}')
 
 
 def _maxima(space: SearchSpace) -> tuple[int, list[tuple[int, float]]]:
-    """The largest embed_dim, and the largest (num_heads, mlp_ratio) of each block."""
-    if len(space.stages) != 1 or space.stages[0].optional or space.choices.options:
+    """The largest embed_dim, and the largest (num_heads, mlp_ratio) of each block.
+
+    Raises:
+        VitnasError: The space is not AutoFormer's.
+    """
+    if len(space.stages) != 1 or space.stages[0].optional:
         raise VitnasError('a space of AutoFormer should have one stage in which only last blocks are absent')
-    return _read(space.largest())
+    # Names and values of both ends; options are in order, but that may be a falling one.
+    ends = [read_autoformer(space.smallest()), read_autoformer(space.largest())]
+    blocks: list[tuple[int, float]] = []
+    for block in space.stages[0].blocks:
+        options = dict(block.options) if block is not None else {}
+        blocks.append((max(map(int, options['num_heads'])), max(map(float, options['mlp_ratio']))))
+    return max(width for width, _ in ends), blocks

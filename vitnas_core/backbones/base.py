@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from mmengine.model import BaseModule
 from torch import Tensor
+from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost
 from ..errors import ArchError, VitnasError
-from ..spaces import Arch, Choices, SearchSpace
+from ..spaces import Arch, SearchSpace
 
 ArchRef = Arch | Mapping[str, Any] | str | Path
 SpaceRef = SearchSpace | Mapping[str, Any] | str | Path
@@ -21,8 +23,9 @@ SpaceRef = SearchSpace | Mapping[str, Any] | str | Path
 class ElasticBackbone(BaseModule):
     """A backbone that runs any architecture of its space; a fixed network is a space of one.
 
-    Subclasses build layers for the largest architecture, implement :meth:`set_arch`,
-    :meth:`forward` and :meth:`cost`, and leave the arguments that rebuild them in ``settings``.
+    Subclasses build layers for the largest architecture, implement :meth:`check_fits`,
+    :meth:`activate`, :meth:`out_channels`, :meth:`forward` and :meth:`cost`, and leave the arguments
+    that rebuild them in ``settings``.
 
     Args:
         arch: A fixed architecture: a zoo name, the path of an architecture file, or the data.
@@ -67,8 +70,35 @@ class ElasticBackbone(BaseModule):
         options can be run too (AutoFormer-T is one); ``space.validate`` is the strict check.
 
         Raises:
-            ArchError: The architecture does not fit the weights.
+            ArchError: The architecture does not fit the weights; the active one stays.
         """
+        loaded = self._load(arch)
+        self.activate(loaded)
+        self.arch = loaded
+
+    def _load(self, ref: ArchRef) -> Arch:
+        """The architecture of a reference, if the weights can run it; an error names the file."""
+        arch = zoo.load_arch(ref)
+        try:
+            self.check_fits(arch)
+        except ArchError as err:
+            raise ArchError(f'{err} ({ref})' if isinstance(ref, (str, Path)) else str(err)) from None
+        return arch
+
+    def check_fits(self, arch: Arch) -> None:
+        """Check that the weights can run an architecture.
+
+        Raises:
+            ArchError: They cannot; the message begins with the path of what is wrong.
+        """
+        raise NotImplementedError
+
+    def activate(self, arch: Arch) -> None:
+        """Set the widths of the layers for an architecture that fits; called by :meth:`set_arch`."""
+        raise NotImplementedError
+
+    def out_channels(self, arch: Arch | None = None) -> tuple[int, ...]:
+        """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -91,8 +121,11 @@ class ElasticBackbone(BaseModule):
         settings = {name: self.settings[name] for name in self.cost_settings}
         return self.cost(arch, input_size, num_classes, **settings)
 
-    def extract(self, arch: ArchRef | None = None) -> ElasticBackbone:
+    def extract(self, arch: ArchRef | None = None) -> Self:
         """A fixed copy that holds only one architecture's weights; its outputs are equal bit for bit.
+
+        Where stochastic depth is on, its rates are spread over the copy's own depth, so that random
+        draws while training differ.
 
         Args:
             arch: Which one. Defaults to None: the active one.
@@ -100,20 +133,14 @@ class ElasticBackbone(BaseModule):
         Raises:
             ArchError: The architecture does not fit the weights.
         """
-        arch = self.arch if arch is None else zoo.load_arch(arch)
-        self.check_fits(arch)
-        fixed = type(self)(arch=arch, **self.settings)  # type: ignore[call-arg, misc]
-        fixed.load_state_dict(cut_to_shape(self.state_dict(), fixed.state_dict()))
-        like = next(self.parameters())
-        return fixed.to(like.device, like.dtype).train(self.training)
-
-    def check_fits(self, arch: Arch) -> None:
-        """Check that the weights can run an architecture.
-
-        Raises:
-            ArchError: They cannot; the message begins with the path of what is wrong.
-        """
-        raise NotImplementedError
+        fixed_arch = self._load(self.arch if arch is None else arch)
+        with torch.device('meta'):  # nothing is drawn, nothing is allocated twice
+            fixed = type(self)(arch=fixed_arch, **self.settings)  # type: ignore[call-arg, misc]
+        fixed.load_state_dict(cut_to_shape(self.state_dict(), fixed.state_dict()), assign=True)
+        trainable = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
+        for name, parameter in fixed.named_parameters():
+            parameter.requires_grad_(trainable[name])
+        return fixed.train(self.training)
 
 
 def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -135,20 +162,3 @@ def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> 
             raise ArchError(f'{name} has shape {tuple(tensor.shape)}, too small for {tuple(wanted.shape)}')
         cut[name] = tensor[tuple(slice(0, size) for size in wanted.shape)].clone()
     return cut
-
-
-def as_size(input_size: int | tuple[int, int]) -> tuple[int, int]:
-    """(height, width) of an image size that may be given as its side."""
-    return (input_size, input_size) if isinstance(input_size, int) else (input_size[0], input_size[1])
-
-
-def number(choices: Choices, name: str, path: str) -> int | float:
-    """A numeric choice, or an error that says where it should have been.
-
-    Raises:
-        ArchError: It is missing or not a number above 0.
-    """
-    value = choices.get(name)
-    if not isinstance(value, (int, float)) or value <= 0:
-        raise ArchError(f'{path}.{name} should be a number above 0, but got {value!r}')
-    return value

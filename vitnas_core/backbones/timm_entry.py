@@ -25,7 +25,7 @@ class ZooClassifier(nn.Module):
         super().__init__()
         entry = zoo.entry(name)
         self.backbone = FAMILIES[entry.arch.family](arch=name, **backbone)  # type: ignore[call-arg, arg-type]
-        self.num_features = self.head_hidden_size = int(entry.arch.stages[-1]['embed_dim'])
+        self.num_features = self.head_hidden_size = self.backbone.out_channels()[-1]
         self.pretrained_cfg = self.default_cfg = dict(
             architecture=f'vitnas_{name.replace("-", "_")}',
             input_size=(3, *entry.input_size),
@@ -69,10 +69,17 @@ class ZooClassifier(nn.Module):
         return self.forward_head(self.forward_features(x))
 
 
+# Arguments that timm's scripts pass to every model, and the value that ours have.
+_FIXED = dict(in_chans=3, drop_rate=0.0, global_pool='avg', features_only=False, out_type='featmap')
+
+
 def _register(name: str) -> None:
     def create(pretrained: bool = False, **kwargs: Any) -> ZooClassifier:
         if pretrained:
             raise VitnasError(f'no weights are published with vitnas for {name}; convert its official ones (README)')
+        for key, ours in _FIXED.items():
+            if kwargs.pop(key, ours) not in (ours, None):
+                raise VitnasError(f'`{key}` of a zoo model is {ours!r} and cannot be changed')
         for key in ('pretrained_cfg', 'pretrained_cfg_overlay', 'cache_dir'):
             kwargs.pop(key, None)
         return ZooClassifier(name, **kwargs)

@@ -1,7 +1,7 @@
 """What an architecture costs, without building it; limits on costs; a real count to check against."""
 
 from .constraint import Constraint, reachable_range
-from .cost import Cost
+from .cost import Cost, as_size
 from .counting import count_macs, count_params
 
-__all__ = ['Constraint', 'Cost', 'count_macs', 'count_params', 'reachable_range']
+__all__ = ['Constraint', 'Cost', 'as_size', 'count_macs', 'count_params', 'reachable_range']

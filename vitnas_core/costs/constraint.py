@@ -14,6 +14,9 @@ from .cost import Cost
 Price = Callable[[Arch], Cost]
 """What prices an architecture, e.g. ``functools.partial(AutoFormer.cost, input_size=224)``."""
 
+_STARTS = 40
+"""From how many architectures :meth:`Constraint.find` looks before it gives up."""
+
 
 class Constraint:
     """Lower and upper limits on named costs.
@@ -34,10 +37,13 @@ class Constraint:
                 raise VitnasError(f'a constraint should be on {" or ".join(known)}, but got {name!r}')
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise VitnasError(f'the limits of {name} should be a pair (low, high), but got {pair!r}')
-            low = -np.inf if pair[0] is None else float(pair[0])
-            high = np.inf if pair[1] is None else float(pair[1])
+            try:
+                low = -np.inf if pair[0] is None else float(pair[0])
+                high = np.inf if pair[1] is None else float(pair[1])
+            except (TypeError, ValueError):
+                low = high = np.nan
             if not low <= high:
-                raise VitnasError(f'the limits of {name} should be (low, high) with low <= high, but got {pair!r}')
+                raise VitnasError(f'the limits of {name} should be numbers with low <= high, but got {pair!r}')
             self.limits[name] = (low, high)
 
     def __repr__(self) -> str:
@@ -62,30 +68,34 @@ class Constraint:
         """An architecture that meets every limit; how a search learns at once that none does.
 
         Each limit alone is checked against :func:`reachable_range`; all together by descending on
-        :meth:`violation` from the smallest, the largest and a few drawn architectures.
+        :meth:`violation` from the smallest, the largest and drawn architectures.
 
         Raises:
-            InfeasibleError: None does (or, for limits that only clash with each other, none was found);
-                the message has the reachable range.
+            InfeasibleError: None does (or, for limits that clash with each other and windows narrower
+                than the steps between architectures, none was found); with the reachable range.
         """
         called = space.name or f'this {space.family} space'
+        ranges = {name: reachable_range(space, price, name) for name in self.limits}
         for name, (low, high) in self.limits.items():
-            least, most = reachable_range(space, price, name)
+            least, most = ranges[name]
             if most < low or least > high:
                 limit = f'{name} <= {_short(high)}' if least > high else f'{name} >= {_short(low)}'
                 raise InfeasibleError(
                     f'no architecture of {called} has {limit}; the reachable range is {_short(least)} to {_short(most)}'
                 )
-        rng = np.random.default_rng(0)
-        starts = [space.smallest(), space.largest(), *(space.sample(rng) for _ in range(8))]
-        best = min((_descend(space, a, lambda x: self.violation(price(x))) for a in starts), key=lambda found: found[1])
-        if best[1] > 0.0:
-            cost = price(best[0])
-            raise InfeasibleError(
-                f'found no architecture of {called} that meets all of {self._words()} at once, though each alone can '
-                f'be met; the nearest has {", ".join(f"{n}={_short(getattr(cost, n))}" for n in self.limits)}'
-            )
-        return best[0]
+        rng, nearest = np.random.default_rng(0), (space.smallest(), np.inf)
+        for start in range(_STARTS):
+            arch = (space.smallest, space.largest)[start]() if start < 2 else space.sample(rng)
+            found = _descend(space, arch, lambda x: self.violation(price(x)))
+            if found[1] == 0.0:
+                return found[0]
+            nearest = min(nearest, found, key=lambda pair: pair[1])
+        cost = price(nearest[0])
+        reach = ', '.join(f'{name} {_short(low)} to {_short(high)}' for name, (low, high) in ranges.items())
+        raise InfeasibleError(
+            f'found no architecture of {called} with {self._words()}; the reachable range is {reach}, '
+            f'and the nearest found has {", ".join(f"{n} {_short(getattr(cost, n))}" for n in self.limits)}'
+        )
 
     def _words(self) -> str:
         bounds = []
@@ -98,8 +108,8 @@ def reachable_range(space: SearchSpace, price: Price, name: str) -> tuple[int, i
     """The least and the greatest value of a cost in a space, found in milliseconds.
 
     Goes from the smallest and from the largest architecture along single dimensions until none
-    helps. That is exact where a dimension moves the cost the same way whatever the others are, which
-    holds for costs that are sums over blocks.
+    helps. That is exact where each dimension moves the cost in one direction whatever the others are,
+    as more heads, wider tokens or more blocks do.
 
     Args:
         space: The search space.
@@ -135,5 +145,5 @@ def _descend(space: SearchSpace, arch: Arch, value: Callable[[Arch], float]) -> 
 def _short(value: float) -> str:
     for size, unit in ((1e9, 'G'), (1e6, 'M')):
         if abs(value) >= size:
-            return f'{value / size:.4g}{unit}'
-    return f'{value:.4g}'
+            return f'{value / size:.5g}{unit}'
+    return f'{value:.5g}'

@@ -1,6 +1,10 @@
 """``Cost``: parameters and multiply-accumulates of one architecture."""
 
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from ..errors import VitnasError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +24,15 @@ class Cost:
 
     def __str__(self) -> str:
         return f'{self.params / 1e6:.2f}M params, {self.macs / 1e9:.3f}G MACs'
+
+
+def as_size(name: str, value: Any) -> tuple[int, int]:
+    """(height, width) of a size that may be given as one side.
+
+    Raises:
+        VitnasError: It is neither a whole number above 0 nor a pair of them.
+    """
+    pair = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
+    if len(pair) != 2 or any(not isinstance(side, Integral) or side < 1 for side in pair):
+        raise VitnasError(f'`{name}` should be a whole number above 0 or a pair of them, but got {value!r}')
+    return int(pair[0]), int(pair[1])

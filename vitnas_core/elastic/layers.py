@@ -50,7 +50,14 @@ class ElasticLinear(nn.Linear):
 
 
 class ElasticConv2d(nn.Conv2d):
-    """A convolution that uses the first filters and input channels of its weight; arguments as ``nn.Conv2d``."""
+    """A convolution that uses the first filters and input channels of its weight.
+
+    Args:
+        in_channels: Largest number of input channels.
+        out_channels: Largest number of filters.
+        kernel_size: Side of a filter.
+        stride: Pixels from one position to the next. Defaults to 1.
+    """
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..errors import ArchError
 
 Value = int | float | str
@@ -30,7 +32,9 @@ class Choices(Mapping[str, Value]):
     __slots__ = ('_hash', '_values')
 
     def __init__(self, values: Mapping[str, Value] | Iterable[tuple[str, Value]] = ()) -> None:
-        self._values: dict[str, Value] = dict(values)
+        self._values: dict[str, Value] = {
+            name: value.item() if isinstance(value, np.generic) else value for name, value in dict(values).items()
+        }
         for name, value in self._values.items():
             if type(value) not in (int, float, str) or (type(value) is float and not math.isfinite(value)):
                 raise ArchError(f'{name} should be a number or a word, but got {value!r}')
@@ -113,7 +117,7 @@ class Arch:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Arch:
-        """Read the JSON form; a missing or misspelt part is named by its path.
+        """Read the JSON form; a missing or misspelt part is named by its path. ``name`` and ``source`` are notes.
 
         Raises:
             ArchError: Something is malformed.
@@ -124,7 +128,7 @@ class Arch:
             raise ArchError(f'family should be a word such as "autoformer", but got {family!r}')
         _expect(data.get('stages'), (list, tuple), 'stages', 'a list')
         stages = tuple(_read_stage(stage, f'stages[{i}]') for i, stage in enumerate(data['stages']))
-        return cls(family, stages, _read_choices(data, '', skip=('family', 'stages')))
+        return cls(family, stages, _read_choices(data, '', skip=('family', 'name', 'source', 'stages')))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: ``{"family": …, <globals>, "stages": [{<choices>, "blocks": [{…}, null, …]}]}``."""

@@ -92,7 +92,7 @@ class StageSpace:
             raise SpaceError(f'{path}.depth goes up to {depths[-1]}, but there are {len(blocks)} blocks')
         if len(depths) > 1 and None in blocks:
             raise SpaceError(f'{path} should have several depths or empty places in `blocks`, not both')
-        optional = _read_optional(data, path, len(blocks))
+        optional = _read_optional(data, path, blocks)
         if optional and len(depths) > 1:
             raise SpaceError(f'{path} should have several depths or `optional` blocks, not both')
         return cls(ChoiceSpace.read(own, path), blocks, depths, optional)
@@ -136,7 +136,7 @@ def read_options(data: Any, path: str) -> Options:
     options = tuple(data) if isinstance(data, Sequence) and not isinstance(data, str) else (data,)
     if not options:
         raise SpaceError(f'{path} offers no option')
-    if any(type(v) not in (int, float, str) for v in options):
+    if any(type(v) not in (int, float, str) or (type(v) is float and not math.isfinite(v)) for v in options):
         raise SpaceError(f'{path} should offer numbers or words, but got {data!r}')
     if len(set(options)) < len(options):
         raise SpaceError(f'{path} offers an option twice: {data!r}')
@@ -165,8 +165,9 @@ def _read_block(data: Any, path: str) -> ChoiceSpace | None:
     return ChoiceSpace.read(data, path)
 
 
-def _read_optional(data: Mapping[str, Any], path: str, blocks: int) -> tuple[int, ...]:
+def _read_optional(data: Mapping[str, Any], path: str, blocks: tuple[ChoiceSpace | None, ...]) -> tuple[int, ...]:
     optional = data.get('optional', [])
-    if not isinstance(optional, (list, tuple)) or any(type(i) is not int or not 0 <= i < blocks for i in optional):
-        raise SpaceError(f'{path}.optional should list positions from 0 to {blocks - 1}, but got {optional!r}')
+    valid = [i for i, block in enumerate(blocks) if block is not None]
+    if not isinstance(optional, (list, tuple)) or any(type(i) is not int or i not in valid for i in optional):
+        raise SpaceError(f'{path}.optional should list positions of blocks, {valid}, but got {optional!r}')
     return tuple(sorted(set(optional)))

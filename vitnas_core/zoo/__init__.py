@@ -101,10 +101,16 @@ def load_space(ref: SearchSpace | Mapping[str, Any] | str | Path) -> SearchSpace
 def _read_file(
     ref: str | Path, parse: Callable[[str], _T], error: type[VitnasError], what: str, names: list[str]
 ) -> _T:
-    path = Path(ref)
-    if not path.is_file():
+    if not isinstance(ref, (str, Path)) or not _is_file(ref):
         raise error(f'{str(ref)!r} is neither a file nor {what} of the zoo; the zoo has {", ".join(names)}')
     try:
-        return parse(path.read_text())
+        return parse(Path(ref).read_text())
     except (VitnasError, UnicodeDecodeError) as err:
-        raise error(f'{err} ({path})') from None
+        raise error(f'{err} ({ref})') from None
+
+
+def _is_file(ref: str | Path) -> bool:
+    try:
+        return Path(ref).is_file()
+    except OSError:  # a name that is too long, e.g. the JSON text itself
+        return False

@@ -1,0 +1,110 @@
+"""What an AutoFormer costs, in closed form, and how its architectures are read."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from ..errors import ArchError, VitnasError
+from ..spaces import Arch, Choices
+from .cost import Cost, as_size
+
+HEAD_DIM = 64
+"""Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
+
+
+def autoformer_cost(
+    arch: Arch,
+    input_size: int | tuple[int, int],
+    num_classes: int,
+    img_size: int | tuple[int, int],
+    patch_size: int,
+    position: str,
+    reach: int,
+) -> Cost:
+    """Parameters and multiply-accumulates; arguments and convention as ``AutoFormer.cost`` says."""
+    width, choices = read_autoformer(arch)
+    if num_classes < 0:
+        raise VitnasError(f'`num_classes` should be at least 0, but got {num_classes!r}')
+    patches = math.prod(token_grid(as_size('input_size', input_size), patch_size))
+    stored = math.prod(token_grid(as_size('img_size', img_size), patch_size)) + 1 if position == 'absolute' else 0
+    params, macs = _outside_cost(width, patches, num_classes, stored, patch_size)
+    for heads, ratio in choices:
+        more = _block_cost(width, heads, ratio, patches + 1, reach)
+        params += more[0]
+        macs += more[1]
+    return Cost(params, macs)
+
+
+@lru_cache(maxsize=4096)
+def _block_cost(width: int, heads: int, ratio: float, tokens: int, reach: int) -> tuple[int, int]:
+    inner, hidden = HEAD_DIM * heads, int(width * ratio)
+    weights = width * 3 * inner + inner * width + 2 * width * hidden
+    biases = 3 * inner + width + hidden + width
+    norms, tables = 4 * width, 4 * (2 * reach + 2) * HEAD_DIM if reach else 0
+    return weights + biases + norms + tables, tokens * weights + 2 * tokens * tokens * inner
+
+
+def _outside_cost(width: int, patches: int, num_classes: int, stored: int, patch_size: int) -> tuple[int, int]:
+    """Patches, class token, ``stored`` positions, final norm and head."""
+    pixels = 3 * patch_size * patch_size
+    params = width * (pixels + 1) + width + stored * width + 2 * width + num_classes * (width + 1)
+    return params, patches * width * pixels + width * num_classes
+
+
+def token_grid(size: tuple[int, int], patch_size: int) -> tuple[int, int]:
+    """Rows and columns of patches; sides are padded to whole ones."""
+    return -(-size[0] // patch_size), -(-size[1] // patch_size)
+
+
+def read_autoformer(arch: Arch) -> tuple[int, list[tuple[int, float]]]:
+    """embed_dim, and (num_heads, mlp_ratio) of each block.
+
+    Raises:
+        ArchError: The architecture is not AutoFormer's; with the path of what is wrong.
+    """
+    if arch.family != 'autoformer' or len(arch.stages) != 1:
+        raise ArchError(
+            f'AutoFormer runs architectures of autoformer with one stage, but got {arch.family} with {len(arch.stages)}'
+        )
+    if arch.choices:
+        raise ArchError(f'{next(iter(arch.choices))} is unknown; AutoFormer has no choice here')
+    stage, path = arch.stages[0], 'stages[0]'
+    try:
+        _check_names(stage.choices, ('embed_dim',))
+        width, choices = _whole(stage.choices, 'embed_dim'), []
+        for i, block in enumerate(stage.blocks):
+            path = f'stages[0].blocks[{i}]'
+            choices.append(_read_block(block))
+            if width * choices[-1][1] < 1:
+                raise ArchError(f'.mlp_ratio is {choices[-1][1]}, which leaves no hidden unit of {width} channels')
+    except ArchError as err:
+        raise ArchError(f'{path}{err}') from None
+    return width, choices
+
+
+@lru_cache(maxsize=4096)
+def _read_block(block: Choices | None) -> tuple[int, float]:
+    if block is None:
+        raise ArchError(' is absent; AutoFormer leaves out only last blocks')
+    _check_names(block, ('num_heads', 'mlp_ratio'))
+    ratio = block['mlp_ratio']
+    if isinstance(ratio, str) or ratio <= 0:
+        raise ArchError(f'.mlp_ratio should be a number above 0, but got {ratio!r}')
+    return _whole(block, 'num_heads'), float(ratio)
+
+
+def _whole(choices: Choices, name: str) -> int:
+    value = choices[name]
+    if isinstance(value, str) or value < 1 or value != int(value):
+        raise ArchError(f'.{name} should be a whole number above 0, but got {value!r}')
+    return int(value)
+
+
+def _check_names(choices: Choices, names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in choices:
+            raise ArchError(f'.{name} is missing')
+    for name in choices:
+        if name not in names:
+            raise ArchError(f'.{name} is unknown; AutoFormer has {", ".join(names)} here')
