@@ -69,28 +69,35 @@ def read_autoformer(arch: Arch) -> tuple[int, list[tuple[int, float]]]:
         )
     if arch.choices:
         raise ArchError(f'{next(iter(arch.choices))} is unknown; AutoFormer has no choice here')
-    stage, path = arch.stages[0], 'stages[0]'
+    stage, choices = arch.stages[0], []
     try:
-        _check_names(stage.choices, ('embed_dim',))
-        width, choices = _whole(stage.choices, 'embed_dim'), []
-        for i, block in enumerate(stage.blocks):
-            path = f'stages[0].blocks[{i}]'
-            choices.append(_read_block(block))
-            if width * choices[-1][1] < 1:
-                raise ArchError(f'.mlp_ratio is {choices[-1][1]}, which leaves no hidden unit of {width} channels')
+        width = _read_width(stage.choices)
     except ArchError as err:
-        raise ArchError(f'{path}{err}') from None
+        raise ArchError(f'stages[0]{err}') from None
+    try:
+        for block in stage.blocks:
+            choices.append(_read_block(block, width))
+    except ArchError as err:
+        raise ArchError(f'stages[0].blocks[{len(choices)}]{err}') from None
     return width, choices
 
 
 @lru_cache(maxsize=4096)
-def _read_block(block: Choices | None) -> tuple[int, float]:
+def _read_width(choices: Choices) -> int:
+    _check_names(choices, ('embed_dim',))
+    return _whole(choices, 'embed_dim')
+
+
+@lru_cache(maxsize=4096)
+def _read_block(block: Choices | None, width: int) -> tuple[int, float]:
     if block is None:
         raise ArchError(' is absent; AutoFormer leaves out only last blocks')
     _check_names(block, ('num_heads', 'mlp_ratio'))
     ratio = block['mlp_ratio']
     if isinstance(ratio, str) or ratio <= 0:
         raise ArchError(f'.mlp_ratio should be a number above 0, but got {ratio!r}')
+    if int(width * ratio) < 1:
+        raise ArchError(f'.mlp_ratio is {ratio}, which leaves no hidden unit of {width} channels')
     return _whole(block, 'num_heads'), float(ratio)
 
 

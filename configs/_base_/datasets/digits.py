@@ -1,4 +1,4 @@
-"""The embedded digits: 1,797 real 8 × 8 images, no download; a hold-out split for what searches on it."""
+"""The embedded digits: 1,797 real 8 × 8 images, no download; trains on the training part, tests on the other."""
 
 data_preprocessor = dict(num_classes=10, mean=[77.6] * 3, std=[95.9] * 3)
 
