@@ -63,6 +63,12 @@ def test_no_file_names_a_machine_or_a_package_host():
     assert not found, '\n'.join(found)
 
 
+def test_no_placeholder_is_left_in_a_text():
+    for file in FILES:
+        if file.suffix == '.md':
+            assert not re.findall(r'@[A-Z]+@|TODO|TBD', file.read_text()), file
+
+
 def test_python_files_are_short():
     lengths = {file.relative_to(ROOT): len(file.read_text().splitlines()) for file in FILES if file.suffix == '.py'}
     too_long = {str(file): lines for file, lines in lengths.items() if lines > 500}
