@@ -141,11 +141,12 @@ def check_torchvision(facts: Facts) -> list[Finding]:
     if error is None:
         return []
     torch = facts.versions.get('torch', '').split('+')[0]
-    fix = f'{PIP} install --force-reinstall torch=={torch} torchvision  # both from one index'
+    fix = f'{PIP} install --force-reinstall --no-deps torchvision  # the build for torch {torch}, from its index'
     if 'torchvision::nms' not in error:
         return [Finding('fail', f'torchvision does not import: {error}.', fix)]
     what = (
-        'torchvision was built for another torch, so its compiled operators do not load. vitnas mends the import; '
+        'torchvision was built for another torch, so its compiled operators do not load. vitnas mends the import '
+        'where `import vitnas_core` comes first; '
         'torchvision.ops.nms and torchvision.io.read_image will not work (mmcv.ops, cv2 and Pillow do).'
     )
     return [Finding('warn', what, fix)]

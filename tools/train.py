@@ -18,7 +18,10 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
     parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help='given by the launcher')
-    return parser.parse_args(args)
+    options = parser.parse_args(args)
+    if not Path(options.config).is_file():
+        parser.error(f'there is no config file {options.config}')
+    return options
 
 
 def main(args: list[str] | None = None) -> Runner:

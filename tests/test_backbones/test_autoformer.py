@@ -89,15 +89,25 @@ def test_drop_path_acts_on_both_branches() -> None:
     assert not torch.equal(block.eval()(x, None), x)
 
 
-def test_options_in_falling_order_build_the_largest() -> None:
-    space = dict(
-        family='autoformer',
-        stages=[dict(embed_dim=[72, 48], depth=[1, 2], block=dict(num_heads=[3, 1], mlp_ratio=[2.0, 1.0]))],
-    )
-    model = AutoFormer(space=space, img_size=32)
-    assert model.embed_dims == 72
-    for arch in model.space.iterate():
-        model.set_arch(arch)
+@pytest.mark.parametrize(
+    ('stage', 'message'),
+    [
+        (dict(embed_dim=[72, 48], depth=1), r'embed_dim of an AutoFormer space should list numbers, smallest first'),
+        (dict(embed_dim=[48], depth=[0, 1]), r'stages\[0\].blocks is empty; AutoFormer has at least one block'),
+        (dict(embed_dim=[48], depth=2, optional=[0]), 'one stage in which only last blocks are absent'),
+        (dict(embed_dim=[48], depth=1, window=7), r'stages\[0\].window is unknown; AutoFormer has embed_dim here'),
+    ],
+)
+def test_spaces_that_are_not_autoformers(stage: dict, message: str) -> None:
+    block = dict(num_heads=[1, 3], mlp_ratio=[1.0, 2.0])
+    with pytest.raises(VitnasError, match=message):
+        AutoFormer(space=dict(family='autoformer', stages=[dict(stage, block=block)]), img_size=32)
+
+
+@pytest.mark.parametrize('shape', [(1, 1, 32, 32), (1, 4, 32, 32), (3, 32, 32)])
+def test_images_of_other_channels_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(VitnasError, match=r'images should have shape \(B, 3, H, W\), but got'):
+        FAMILY.elastic()(torch.zeros(shape))
 
 
 def test_sides_are_padded_to_the_patch_with_zeros() -> None:

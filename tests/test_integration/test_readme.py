@@ -8,6 +8,7 @@ import torch
 from mmengine.config import Config
 from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import init_default_scope
+from mmengine.runner import Runner
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text()
@@ -80,3 +81,16 @@ def test_commands_and_links_exist() -> None:
         assert (ROOT / path).is_file(), path
     for link in re.findall(r'\]\((?!http)([^)]+)\)', README):
         assert (ROOT / link).exists(), link
+
+
+def test_holdout_of_the_classification_readme(tmp_path: Path) -> None:
+    """Its config block, based on the digits as it says, gives batches of the hold-out part."""
+    text = (ROOT / 'projects/classification/README.md').read_text()
+    (block,) = re.findall(r'```python\n(.*?)```', text, re.DOTALL)
+    base = ROOT / 'configs/_base_/datasets/digits.py'
+    (tmp_path / 'holdout.py').write_text(f"_base_ = ['{base}']\n{block}")
+    cfg = Config.fromfile(tmp_path / 'holdout.py')
+    init_default_scope('mmpretrain')
+    loader = Runner.build_dataloader(cfg.val_dataloader)
+    assert len(loader.dataset) == 200
+    assert next(iter(loader))['inputs'][0].shape == (3, 32, 32)

@@ -38,7 +38,15 @@ def test_train_then_resume(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_the_config_names_the_choice(tmp_path: Path) -> None:
-    with pytest.raises(ArchError, match=r'stages\[0\].blocks\[0\].num_heads should be a whole number above 0, but got -1'):
+    with pytest.raises(
+        ArchError, match=r'stages\[0\].blocks\[0\].num_heads should be a whole number above 0, but got -1'
+    ):
         train.main(
             [CONFIG, '--work-dir', str(tmp_path), '--cfg-options', 'model.backbone.arch.stages.0.blocks.0.num_heads=-1']
         )
+
+
+def test_a_config_that_is_not_there(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        train.main(['projects/nope.py'])
+    assert 'there is no config file projects/nope.py' in capsys.readouterr().err

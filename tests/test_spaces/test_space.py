@@ -272,6 +272,8 @@ def test_other_mistakes() -> None:
         SearchSpace.from_json('{')
     with pytest.raises(SpaceError, match='prob should be by'):
         TINY.mutate(TINY.largest(), dict(width=0.5), np.random.default_rng(0))
+    with pytest.raises(SpaceError, match='prob should be from 0 to 1, but got 2.0'):
+        TINY.mutate(TINY.largest(), 2.0, np.random.default_rng(0))
     with pytest.raises(SpaceError, match='index should be from 0'):
         TINY.arch_at(TINY.size())
     with pytest.raises(ArchError, match='has 30 entries, but got 2'):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import timm
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -82,18 +83,24 @@ def test_the_part_of_one_architecture(official: dict[str, torch.Tensor], tmp_pat
     """What a config loads with ``init_cfg=dict(type='Pretrained', …)`` into the published network."""
     save_file(official, tmp_path / 'supernet.safetensors')
     converter.main([str(tmp_path / 'supernet.safetensors'), str(tmp_path / 'tiny.pth'), '--arch', 'autoformer-tiny'])
-    assert "dict(type='vitnas.AutoFormer', arch='autoformer-tiny', official=True)" in capsys.readouterr().out
+    assert "dict(type='vitnas.AutoFormer', arch='autoformer-tiny')" in capsys.readouterr().out
     supernet = AutoFormer(space='autoformer-tiny', embed_dims=256, official=True).eval()
     state = converter.to_vitnas(official)
     supernet.load_state_dict({k[9:]: v for k, v in state.items() if k.startswith('backbone.')})
     supernet.set_arch('autoformer-tiny')
     pretrained = dict(type='Pretrained', checkpoint=str(tmp_path / 'tiny.pth'), prefix='backbone.')
-    fixed = AutoFormer(arch='autoformer-tiny', official=True, init_cfg=pretrained).eval()
+    fixed = AutoFormer(arch='autoformer-tiny', init_cfg=pretrained).eval()
     fixed.init_weights()
     x = torch.randn(1, 3, 224, 224)
     assert torch.equal(fixed(x)[0], supernet(x)[0][:, :192])
     head = converter.read(tmp_path / 'tiny.pth')['head.fc.weight']
     assert torch.equal(head, official['head.weight'][:, :192])
+    as_timm = timm.create_model('vitnas_autoformer_tiny', checkpoint_path=str(tmp_path / 'tiny.pth')).eval()
+    assert torch.equal(as_timm.forward_features(x), fixed(x)[0])
+    assert torch.equal(as_timm.get_classifier().weight, head)
+    with pytest.raises(SystemExit):
+        converter.main([str(tmp_path / 'tiny.pth'), str(tmp_path / 'tiny.pth')])
+    assert 'the target is the source' in capsys.readouterr().err
 
 
 def test_other_image_patch_and_reach_are_said(capsys, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 
 def run(done: int = 0) -> None:
-    hook, runner = HOOKS.build(dict(type='ProgressHook')), SimpleNamespace(max_iters=20, iter=done)
+    hook, runner = HOOKS.build(dict(type='vitnas.ProgressHook')), SimpleNamespace(max_iters=20, iter=done)
     assert isinstance(hook, ProgressHook)
     hook.before_train(runner)
     for runner.iter in range(done, 20):

@@ -1,6 +1,7 @@
 """The zoo: names, files and data resolve; what its entries say is true; timm knows them."""
 
 import json
+from pathlib import Path
 
 import pytest
 import timm
@@ -70,6 +71,8 @@ def test_names_files_and_data_resolve(tmp_path) -> None:
     (tmp_path / 'space.json').write_text(space.to_json())
     assert zoo.load_arch(tmp_path / 'arch.json') == zoo.load_arch(arch.to_dict()) == zoo.load_arch(arch) == arch
     assert zoo.load_space(str(tmp_path / 'space.json')) == zoo.load_space(space.to_dict()) == space
+    entry = Path(zoo.__file__).parent / 'archs' / 'autoformer-tiny.json'
+    assert zoo.load_arch(entry) == arch
     assert isinstance(arch, Arch) and isinstance(space, SearchSpace)
 
 

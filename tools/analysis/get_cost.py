@@ -25,15 +25,15 @@ def main(args: list[str] | None = None) -> None:
         parser.error(f'--shape should be a side, or height and width, but got {options.shape}')
     size = (options.shape[0], options.shape[-1])
     rows = []
-    try:
-        for ref in options.archs or zoo.arch_names():
+    for ref in options.archs or zoo.arch_names():
+        try:
             arch = zoo.load_arch(ref)
             if arch.family not in FAMILIES:
-                raise ArchError(f'family is {arch.family}; there is a backbone for {", ".join(FAMILIES)} ({ref})')
+                raise ArchError(f'family is {arch.family}; there is a backbone for {", ".join(FAMILIES)}')
             cost = FAMILIES[arch.family].cost(arch, size, options.num_classes)
-            rows.append([Path(ref).name, arch.family, f'{cost.params:,}', f'{cost.macs:,}'])
-    except VitnasError as err:
-        sys.exit(f'{type(err).__name__}: {err}')
+        except VitnasError as err:
+            sys.exit(f'{type(err).__name__}: {err}' + f' ({ref})' * (str(ref) not in str(err)))
+        rows.append([Path(ref).name, arch.family, f'{cost.params:,}', f'{cost.macs:,}'])
     print(table(['architecture', 'family', 'params', f'MACs at {size[0]} x {size[1]}'], rows))
 
 

@@ -5,8 +5,8 @@ python tools/converters/autoformer.py supernet-tiny.pth autoformer-tiny.pth --ar
 python tools/converters/autoformer.py autoformer-tiny_supernet.pth supernet-tiny.pth --to-official
 
 The result is a checkpoint of an ``ImageClassifier``; the backbone that runs it is printed. ``--arch`` keeps one
-architecture's part. ``--to-official`` writes the qkv bias as it is stored, so it is for networks that were built
-with ``official=True``.
+architecture's part, and needs no ``official=True``. ``--to-official`` writes the qkv bias as it is stored, so it is
+for networks that were built with ``official=True``.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def find_settings(official: Mapping[str, Tensor], space: SearchSpace) -> dict[st
 
 
 def cut(state: Mapping[str, Tensor], space: SearchSpace, settings: dict[str, Any], arch: str) -> dict[str, Tensor]:
-    """The part of a converted supernet that one architecture uses, head included.
+    """The part of a converted supernet that one architecture uses, head included, for ``official=False``.
 
     Raises:
         ArchError: There is no such architecture, or it does not fit.
@@ -201,7 +201,11 @@ def cut(state: Mapping[str, Tensor], space: SearchSpace, settings: dict[str, Any
         classes = len(state['head.fc.weight'])
         target['head.fc.weight'] = torch.empty(classes, fixed.out_channels()[-1], device='meta')
         target['head.fc.bias'] = torch.empty(classes, device='meta')
-    return cut_to_shape(state, target)
+    part = cut_to_shape(state, target)
+    for name, bias in part.items():
+        if name.endswith('qkv.bias'):  # the thirds of this width, sorted by heads: no flag is needed any more
+            part[name] = bias.unflatten(0, (3, -1, HEAD_DIM)).transpose(0, 1).flatten()
+    return part
 
 
 def read(path: Path) -> dict[str, Tensor]:
@@ -219,7 +223,8 @@ def read(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise CheckpointError(f'there is no file {path}') from None
     except Exception as err:
-        raise CheckpointError(f'{path} cannot be read as a checkpoint: {str(err).splitlines()[0]}') from None
+        reason = f'{type(err).__name__}: {str(err).splitlines()[0] if str(err) else ""}'
+        raise CheckpointError(f'{path} cannot be read as a checkpoint of torch or safetensors ({reason})') from None
     for key in ('model', 'state_dict'):
         if isinstance(data, dict) and isinstance(data.get(key), dict):
             data = data[key]
@@ -247,6 +252,8 @@ def main(args: list[str] | None = None) -> None:
     parser.add_argument('--space', help='zoo name or file of the space that the file should be of')
     parser.add_argument('--arch', help='keep the part of this architecture only: a zoo name or a file')
     options = parser.parse_args(args)
+    if options.source.resolve() == options.target.resolve():
+        parser.error(f'the target is the source: {options.source}')
     if options.arch and options.to_official:
         parser.error('--arch goes from the published layout to vitnas')
     try:
@@ -262,7 +269,11 @@ def main(args: list[str] | None = None) -> None:
     write(options.target, 'model' if options.to_official else 'state_dict', target)
     which = dict(arch=options.arch) if options.arch else dict(space=options.space or space.name)
     if options.arch:
-        settings.pop('embed_dims')
+        del settings['embed_dims'], settings['official']
+    if options.to_official:
+        print(
+            'The qkv bias is written as it is stored: right for a network built with official=True, wrong for others.'
+        )
     backbone = ', '.join(f'{name}={value!r}' for name, value in (which | settings).items())
     print(f'{len(target)} tensors, digest {digest(target)[:16]}: {options.target}')
     print(f"backbone: dict(type='vitnas.AutoFormer', {backbone})")

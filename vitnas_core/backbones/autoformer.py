@@ -23,7 +23,7 @@ from ..elastic import (
     pad_channels,
     prefix,
 )
-from ..errors import ArchError, VitnasError
+from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
 from .base import ArchRef, ElasticBackbone, SpaceRef
@@ -289,6 +289,8 @@ class AutoFormer(ElasticBackbone):
 
     def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
+        if x.ndim != 4 or x.shape[1] != 3:
+            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         bottom, right = (-side % self.patch_size for side in x.shape[-2:])
         if bottom or right:
             x = F.pad(x, (0, right, 0, bottom))
@@ -392,10 +394,11 @@ def _maxima(space: SearchSpace) -> tuple[int, list[tuple[int, float]]]:
     """
     if len(space.stages) != 1 or space.stages[0].optional:
         raise VitnasError('a space of AutoFormer should have one stage in which only last blocks are absent')
-    # Names and values of both ends; options are in order, but that may be a falling one.
-    ends = [read_autoformer(space.smallest()), read_autoformer(space.largest())]
-    blocks: list[tuple[int, float]] = []
-    for block in space.stages[0].blocks:
-        options = dict(block.options) if block is not None else {}
-        blocks.append((max(map(int, options['num_heads'])), max(map(float, options['mlp_ratio']))))
-    return max(width for width, _ in ends), blocks
+    choices = [space.stages[0].choices, *(block for block in space.stages[0].blocks if block is not None)]
+    for name, options in (entry for choice in choices for entry in choice.options):
+        if any(isinstance(a, str) or isinstance(b, str) or a > b for a, b in zip(options, options[1:])):
+            raise SpaceError(
+                f'{name} of an AutoFormer space should list numbers, smallest first, but got {list(options)}'
+            )
+    read_autoformer(space.smallest())  # its names, and that it has a block
+    return read_autoformer(space.largest())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 from timm.models import register_model
@@ -30,7 +31,7 @@ class ZooClassifier(nn.Module):
             architecture=f'vitnas_{name.replace("-", "_")}',
             input_size=(3, *entry.input_size),
             num_classes=num_classes,
-            classifier='head',
+            classifier='head.fc',
             mean=(0.485, 0.456, 0.406),
             std=(0.229, 0.224, 0.225),
             interpolation='bicubic',
@@ -41,7 +42,7 @@ class ZooClassifier(nn.Module):
 
     def get_classifier(self) -> nn.Module:
         """The head."""
-        return self.head
+        return self.head.get_submodule('fc') if self.num_classes else self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         """Replace the head; 0 classes leave the pooled features."""
@@ -53,7 +54,7 @@ class ZooClassifier(nn.Module):
             linear = nn.Linear(self.num_features, num_classes)
             nn.init.trunc_normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
-            self.head = linear
+            self.head = nn.Sequential(OrderedDict(fc=linear))  # the names of mm's checkpoints: head.fc.weight
 
     def forward_features(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) → the last feature map (B, C, h, w)."""

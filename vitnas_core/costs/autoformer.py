@@ -74,6 +74,8 @@ def read_autoformer(arch: Arch) -> tuple[int, list[tuple[int, float]]]:
         width = _read_width(stage.choices)
     except ArchError as err:
         raise ArchError(f'stages[0]{err}') from None
+    if not stage.blocks:
+        raise ArchError('stages[0].blocks is empty; AutoFormer has at least one block')
     try:
         for block in stage.blocks:
             choices.append(_read_block(block, width))
@@ -109,9 +111,9 @@ def _whole(choices: Choices, name: str) -> int:
 
 
 def _check_names(choices: Choices, names: tuple[str, ...]) -> None:
-    for name in names:
-        if name not in choices:
-            raise ArchError(f'.{name} is missing')
     for name in choices:
         if name not in names:
             raise ArchError(f'.{name} is unknown; AutoFormer has {", ".join(names)} here')
+    for name in names:
+        if name not in choices:
+            raise ArchError(f'.{name} is missing; AutoFormer has {", ".join(names)} here')

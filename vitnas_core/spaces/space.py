@@ -311,6 +311,8 @@ class SearchSpace:
             chance: Any = np.array([prob.get(dim.kind, 0.0) for dim in self.dimensions])
         else:
             chance = prob
+        if not np.all((np.asarray(chance) >= 0) & (np.asarray(chance) <= 1)):
+            raise SpaceError(f'prob should be from 0 to 1, but got {prob!r}')
         code, fresh = self.encode(arch), rng.integers(self._sizes)
         redraw = (rng.random(len(code)) < chance) | (code == ABSENT)
         return self.decode(np.where(redraw, fresh, code))

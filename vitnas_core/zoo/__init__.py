@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def load_arch(ref: Arch | Mapping[str, Any] | str | Path) -> Arch:
         return Arch.from_dict(ref)
     if str(ref) in arch_names():
         return entry(str(ref)).arch
-    return _read_file(ref, Arch.from_json, ArchError, 'an architecture', arch_names())
+    return _read_file(ref, _parse_arch, ArchError, 'an architecture', arch_names())
 
 
 def load_space(ref: SearchSpace | Mapping[str, Any] | str | Path) -> SearchSpace:
@@ -107,6 +108,15 @@ def _read_file(
         return parse(Path(ref).read_text())
     except (VitnasError, UnicodeDecodeError) as err:
         raise error(f'{err} ({ref})') from None
+
+
+def _parse_arch(text: str) -> Arch:
+    """An architecture file, or an entry of the zoo, which holds one beside its notes."""
+    with contextlib.suppress(json.JSONDecodeError):
+        data = json.loads(text)
+        if isinstance(data, dict) and 'family' not in data and 'arch' in data:
+            return Arch.from_dict(data['arch'])
+    return Arch.from_json(text)
 
 
 def _is_file(ref: str | Path) -> bool:
