@@ -21,6 +21,5 @@ def test_attention_is_counted() -> None:
     assert count_macs(model, torch.randn(1, 3, 224, 224)) == 12 * block + 196 * 768 * width + width * 10
 
 
-def test_costs_add_and_read_well() -> None:
-    assert Cost(1, 2) + Cost(3, 4) == Cost(4, 6)
+def test_costs_read_well() -> None:
     assert str(Cost(5_867_944, 1_283_236_352)) == '5.87M params, 1.283G MACs'

@@ -58,11 +58,6 @@ class ElasticBackbone(BaseModule):
         self.settings = settings
         self.arch: Arch
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the backbone holds one architecture only."""
-        return self.space.size() == 1
-
     def set_arch(self, arch: ArchRef) -> None:
         """Activate an architecture; allocates no parameter.
 

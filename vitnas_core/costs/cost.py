@@ -19,9 +19,6 @@ class Cost:
     params: int
     macs: int
 
-    def __add__(self, other: 'Cost') -> 'Cost':
-        return Cost(self.params + other.params, self.macs + other.macs)
-
     def __str__(self) -> str:
         return f'{self.params / 1e6:.2f}M params, {self.macs / 1e9:.3f}G MACs'
 
