@@ -1,99 +1,157 @@
-"""The quickstart: price the published architectures, build one, and train a small one on the embedded digits."""
+"""The quickstart: train a supernet on the embedded digits, search it under a MACs limit, keep the winner, test it."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from mmengine.config import Config
+from mmengine.evaluator import Evaluator
 from mmengine.runner import Runner
-from mmpretrain.registry import MODELS
 
-import vitnas_core  # noqa: F401  (before mm: it mends imports)
+import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from tools import extract_subnet
 from vitnas_core import zoo
-from vitnas_core.backbones import FAMILIES
-from vitnas_core.costs import Cost, count_params
+from vitnas_core.backbones import elastic_backbone
+from vitnas_core.checkpoints import load_weights
+from vitnas_core.costs import Constraint, Cost
+from vitnas_core.fileio import atomic_write
+from vitnas_core.launch import make_runner
+from vitnas_core.models import fill_channels, fixed_config
+from vitnas_core.search import SubnetEvaluator
+from vitnas_core.search.feasible import FeasibleSpace
+from vitnas_core.spaces import Arch
 from vitnas_core.text import table
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = ROOT / 'projects/classification/configs/autoformer/autoformer-micro_retrain_20e_digits.py'
+CONFIGS = ROOT / 'projects/classification/configs/autoformer'
+SUPERNET = CONFIGS / 'autoformer-micro_supernet_60e_digits.py'
+SEARCH = CONFIGS / 'autoformer-micro_search_evolution-2m_digits.py'
+NUM_RANDOM = 20
+"""How many random architectures stand for a random one."""
 
 
-def priced(name: str, cost: Cost, *more: str) -> list[str]:
-    """A row of the table."""
-    return [name, f'{cost.params / 1e6:,.2f}', f'{cost.macs / 1e9:,.3f}', *more]
+def read(path: Path, work_dir: Path, seed: int) -> Config:
+    """A config that runs quietly."""
+    cfg = Config.fromfile(path)
+    cfg.work_dir, cfg.log_level, cfg.launcher = str(work_dir), 'ERROR', 'none'
+    cfg.randomness.seed = seed
+    cfg.model = fill_channels(cfg.model)
+    return cfg
 
 
-def price_zoo() -> list[list[str]]:
-    """Parameters and multiply-accumulates of every published architecture, and what its paper prints."""
-    rows = []
-    for name in zoo.arch_names():
-        entry = zoo.entry(name)
-        cost = FAMILIES[entry.arch.family].cost(entry.arch, entry.input_size, entry.num_classes)
-        rows.append(priced(entry.title, cost, entry.paper['params'], entry.paper['macs']))
-    return rows
+def train(folder: Path, seed: int, epochs: int | None) -> Path:
+    """Train the supernet, or go on where an interrupted quickstart stopped; its last checkpoint."""
+    cfg = read(SUPERNET, folder / 'supernet', seed)
+    if epochs:
+        cfg.train_cfg.max_epochs = cfg.train_cfg.val_interval = epochs
+        cfg.param_scheduler[1].end = max(epochs, 6)
+    cfg.custom_hooks += [dict(type='vitnas.ProgressHook')]
+    cfg.resume = (folder / 'supernet/last_checkpoint').is_file()
+    make_runner(cfg).train()
+    return Path((folder / 'supernet/last_checkpoint').read_text())
 
 
-def make_runner(work_dir: str, epochs: int) -> Runner:
-    """A runner that trains the config's network on the digits and shows a bar instead of log lines."""
-    cfg = Config.fromfile(CONFIG)
-    cfg.work_dir = work_dir
-    cfg.log_level = 'ERROR'
-    cfg.train_cfg.max_epochs = cfg.train_cfg.val_interval = epochs
-    cfg.param_scheduler[1].end = max(epochs, 4)
-    cfg.custom_hooks = [dict(type='vitnas.ProgressHook')]
-    return Runner.from_cfg(cfg)
+def search(folder: Path, seed: int, checkpoint: Path) -> Config:
+    """Search the supernet; an interrupted search goes on from its journal."""
+    cfg = read(SEARCH, folder / 'search', seed)
+    cfg.load_from = str(checkpoint)
+    make_runner(cfg).train()
+    return cfg
 
 
-def run_published(name: str, runner: Runner) -> list[str]:
-    """Build a published architecture for the digits' image size and run it, untrained, on the test images."""
-    start = time.perf_counter()
-    backbone = dict(type='vitnas.AutoFormer', arch=name, img_size=32, patch_size=8, out_type='avg_featmap')
-    head = dict(type='LinearClsHead', num_classes=10, in_channels=int(zoo.load_arch(name).stages[0]['embed_dim']))
-    preprocessor = dict(runner.cfg.data_preprocessor, type='ClsDataPreprocessor')
-    model = MODELS.build(dict(type='ImageClassifier', backbone=backbone, head=head, data_preprocessor=preprocessor))
-    right = total = 0
-    with torch.no_grad():
-        for batch in Runner.build_dataloader(runner.cfg.test_dataloader):
-            for sample in model.eval().test_step(batch):
-                right += int(sample.pred_label == sample.gt_label)
-                total += 1
-    cost = model.backbone.price(name, 32, num_classes=10)
-    assert cost.params == count_params(model)
-    row = priced(f'{zoo.entry(name).title}, untrained', cost, f'{100 * right / total:.1f}%')
-    return [*row, f'{time.perf_counter() - start:.0f} s']
+class Test:
+    """Accuracy on the test images, with the weights that a network has in the supernet."""
+
+    def __init__(self, cfg: Config, checkpoint: Path) -> None:
+        self.cfg = cfg
+        self.model = make_model(cfg.model, cfg, checkpoint)
+        self.backbone = elastic_backbone(self.model)
+        self.evaluator = self.make_evaluator(self.model)
+
+    def make_evaluator(self, model: Any) -> SubnetEvaluator:
+        """An evaluator of a model on the test images."""
+        data = {**self.cfg.test_dataloader, 'sampler': dict(type='vitnas.WholeSampler')}
+        return SubnetEvaluator(model, Runner.build_dataloader(data), Evaluator(dict(self.cfg.test_evaluator)))
+
+    def price(self, arch: Arch) -> Cost:
+        """Parameters and MACs of the whole network."""
+        return self.backbone.price(arch, self.cfg.train_cfg.input_size, self.cfg.train_cfg.num_classes)
+
+    def row(self, name: str, accuracy: float, cost: Cost) -> dict[str, Any]:
+        """A row of the table."""
+        return dict(name=name, accuracy=accuracy, macs=cost.macs, params=cost.params)
+
+    def subnet(self, name: str, arch: Arch) -> dict[str, Any]:
+        """One architecture of the supernet."""
+        return self.row(name, self.evaluator.evaluate(arch).value, self.price(arch))
+
+    def random(self, limit: float, seed: int) -> dict[str, Any]:
+        """The mean of random architectures that use nearly all of the budget."""
+        near = FeasibleSpace(self.backbone.space, self.price, Constraint(dict(macs=(0.9 * limit, limit))))
+        rng, archs = np.random.default_rng(seed), list[Arch]()
+        while len(archs) < NUM_RANDOM and (arch := near.draw(rng, archs)):
+            archs.append(arch)
+        rows = [self.subnet('', arch) for arch in archs]
+        mean = {key: float(np.mean([row[key] for row in rows])) for key in ('accuracy', 'macs', 'params')}
+        return dict(name=f'random, {len(rows)} of the same budget', **mean)
+
+    def extracted(self, name: str, folder: Path) -> dict[str, Any]:
+        """A network of its own, from the files that extract_subnet.py wrote."""
+        arch = zoo.load_arch(folder / 'arch.json')
+        model = make_model(fixed_config(self.cfg.model, arch), self.cfg, folder / 'weights.safetensors')
+        return self.row(name, self.make_evaluator(model).evaluate(arch).value, self.price(arch))
 
 
-def train_digits(runner: Runner) -> list[str]:
-    """Train the config's network and test it on images that it has not seen."""
-    start = time.perf_counter()
-    runner.train()
-    seconds = time.perf_counter() - start
-    backbone = runner.model.backbone
-    cost = backbone.price(backbone.arch, 32, num_classes=10)
-    accuracy = runner.message_hub.get_scalar('val/accuracy/top1').current()
-    name = f'AutoFormer, {backbone.depth} blocks, {backbone.embed_dims} wide, trained'
-    return priced(name, cost, f'{accuracy:.1f}%', f'{seconds:.0f} s')
+def make_model(model_cfg: Any, cfg: Config, checkpoint: Path) -> Any:
+    """Build a model of the config and load its weights."""
+    from mmpretrain.registry import MODELS
+
+    preprocessor = dict(cfg.data_preprocessor, type='ClsDataPreprocessor')
+    model = MODELS.build({**model_cfg, 'data_preprocessor': preprocessor})
+    load_weights(model, checkpoint)
+    return model
 
 
-def main(args: list[str] | None = None) -> None:
+def main(args: list[str] | None = None) -> list[dict[str, Any]]:
     """Run the quickstart."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--epochs', type=int, default=20, help='epochs on the digits; defaults to 20')
-    parser.add_argument('--work-dir', default=str(ROOT / 'work_dirs/quickstart'), help='where the checkpoint goes')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the training and the search; defaults to 0')
+    parser.add_argument('--epochs', type=int, help="epochs of the supernet; defaults to the config's")
+    parser.add_argument('--work-dir', type=Path, default=ROOT / 'work_dirs/quickstart', help='where everything goes')
     options = parser.parse_args(args)
-    if options.epochs < 1:
+    if options.epochs is not None and options.epochs < 1:
         parser.error(f'--epochs should be at least 1, but got {options.epochs}')
+    torch.set_num_threads(1)  # the networks are tiny: threads that wait for each other cost more than they give
+    folder, start = options.work_dir / f'seed{options.seed}', time.perf_counter()
 
-    print('Published architectures at 224 x 224, 1000 classes, priced without building them:\n')
-    print(table(['architecture', 'params (M)', 'MACs (G)', 'params in paper', 'MACs in paper'], price_zoo()))
-    print(f'\nBuilding AutoFormer-T; training a small one on 1,442 real digits, {options.epochs} epochs:')
-    runner = make_runner(options.work_dir, options.epochs)
-    rows = [run_published('autoformer-tiny', runner), train_digits(runner)]
-    print('\n' + table(['network at 32 x 32', 'params (M)', 'MACs (G)', 'accuracy on 355 test digits', 'time'], rows))
-    print(f'\nIts checkpoint and log: {options.work_dir}')
+    print(f'1. Training a supernet on 1,142 real digits ({SUPERNET.name})', flush=True)
+    checkpoint = train(folder, options.seed, options.epochs)
+    limit = Config.fromfile(SEARCH).train_cfg.constraint.macs[1]
+    print(f'\n2. Searching it for at most {limit / 1e6:g} M MACs on 300 images held out ({SEARCH.name})', flush=True)
+    cfg = search(folder, options.seed, checkpoint)
+    print('\n3. Extracting the winner and testing it on 355 images that nothing has seen')
+    subnet, best = folder / 'subnet', folder / 'search/best_arch.json'
+    extract_subnet.main([str(SUPERNET), str(checkpoint), str(best), '--out', str(subnet)])
+    test = Test(cfg, checkpoint)
+    space = test.backbone.space
+    rows = [
+        test.subnet('largest', space.largest()),
+        test.subnet('smallest', space.smallest()),
+        test.random(limit, options.seed),
+        test.extracted('searched', subnet),
+    ]
+    atomic_write(folder / 'quickstart.json', json.dumps(rows, indent=1))
+    cells = [[r['name'], f'{r["accuracy"]:.1f}%', f'{r["macs"] / 1e6:.2f}', f'{r["params"] / 1e6:.3f}'] for r in rows]
+    print('\n' + table(['network', 'test accuracy', 'MACs (M)', 'params (M)'], cells))
+    print(f'\nThe report: {folder / "search/report.html"}\nThe network: {subnet}')
+    print(f'{time.perf_counter() - start:.0f} s in all')
+    return rows
 
 
 if __name__ == '__main__':

@@ -4,4 +4,4 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/_env.sh"
 bash "$root/tools/setup.sh"
 cd "$root"
-exec "$python" tools/quickstart.py "$@"
+exec "$python" -m tools.quickstart "$@"

@@ -6,6 +6,17 @@
 
 from mmengine import registry as mm
 
-MODELS = mm.Registry('model', parent=mm.MODELS, scope='vitnas', locations=['vitnas_core.backbones'])
+MODELS = mm.Registry(
+    'model', parent=mm.MODELS, scope='vitnas', locations=['vitnas_core.backbones', 'vitnas_core.training']
+)
 DATASETS = mm.Registry('dataset', parent=mm.DATASETS, scope='vitnas', locations=['vitnas_core.datasets'])
+DATA_SAMPLERS = mm.Registry('data sampler', parent=mm.DATA_SAMPLERS, scope='vitnas', locations=['vitnas_core.search'])
 HOOKS = mm.Registry('hook', parent=mm.HOOKS, scope='vitnas', locations=['vitnas_core.training.hooks'])
+LOOPS = mm.Registry('loop', parent=mm.LOOPS, scope='vitnas', locations=['vitnas_core.training', 'vitnas_core.search'])
+OPTIM_WRAPPERS = mm.Registry(
+    'optim wrapper', parent=mm.OPTIM_WRAPPERS, scope='vitnas', locations=['vitnas_core.training']
+)
+
+# Two kinds of parts that mmengine does not know: which architectures a step trains, and how they become gradients.
+ARCH_SAMPLERS = mm.Registry('architecture sampler', scope='vitnas', locations=['vitnas_core.training.samplers'])
+RULES = mm.Registry('training rule', scope='vitnas', locations=['vitnas_core.training.rules'])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tools import train
-from vitnas_core.errors import ArchError
+from vitnas_core.errors import ArchError, VitnasError
 
 CONFIG = 'projects/classification/configs/autoformer/autoformer-micro_retrain_20e_digits.py'
 
@@ -46,7 +46,6 @@ def test_a_mistake_in_the_config_names_the_choice(tmp_path: Path) -> None:
         )
 
 
-def test_a_config_that_is_not_there(capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit):
+def test_a_config_that_is_not_there() -> None:
+    with pytest.raises(VitnasError, match='there is no config file projects/nope.py'):
         train.main(['projects/nope.py'])
-    assert 'there is no config file projects/nope.py' in capsys.readouterr().err

@@ -274,6 +274,8 @@ def test_other_mistakes() -> None:
         TINY.mutate(TINY.largest(), dict(width=0.5), np.random.default_rng(0))
     with pytest.raises(SpaceError, match='prob should be from 0 to 1, but got 2.0'):
         TINY.mutate(TINY.largest(), 2.0, np.random.default_rng(0))
+    with pytest.raises(SpaceError, match='share should be from 0 to 1, but got 2'):
+        TINY.upper(2)
     with pytest.raises(SpaceError, match='index should be from 0'):
         TINY.arch_at(TINY.size())
     with pytest.raises(ArchError, match='has 30 entries, but got 2'):
@@ -314,3 +316,9 @@ def test_any_grammar_keeps_the_contract(stages: list[dict], choices: dict, seed:
         assert space.fix(arch).size() == 1
     if space.size() <= 300:
         assert len(set(space.iterate())) == space.size()
+    parts = [space.upper(share) for share in (0.0, 0.3, 0.5, 1.0)]
+    assert parts[0].size() == 1 and parts[0].largest() == space.largest()
+    assert parts[3].size() == space.size()
+    for smaller, larger in zip(parts, parts[1:]):
+        assert smaller.size() <= larger.size()
+        assert smaller.sample(rng) in larger and smaller.smallest() in space

@@ -270,6 +270,10 @@ class AutoFormer(ElasticBackbone):
         for (heads, ratio), block in zip(choices, self._blocks):
             block.set_choice(embed_dim, heads, ratio, self.rescale)
 
+    def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
+        """One stage."""
+        return (tuple(self.blocks),)
+
     def out_channels(self, arch: Arch | None = None) -> tuple[int, ...]:
         """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
         return (self.embed_dims if arch is None else read_autoformer(arch)[0],) * len(self.out_indices)

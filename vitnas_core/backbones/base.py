@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from mmengine.model import BaseModule
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import Self
 
 from .. import zoo
@@ -24,7 +24,7 @@ class ElasticBackbone(BaseModule):
     """A backbone that runs any architecture of its space; a fixed network is a space of one.
 
     Subclasses build layers for the largest architecture, implement :meth:`check_fits`,
-    :meth:`activate`, :meth:`out_channels`, :meth:`forward` and :meth:`cost`, and leave the arguments
+    :meth:`activate`, :meth:`stage_blocks`, :meth:`out_channels`, :meth:`forward` and :meth:`cost`, and leave the arguments
     that rebuild them in ``settings``.
 
     Args:
@@ -92,6 +92,10 @@ class ElasticBackbone(BaseModule):
         """Set the widths of the layers for an architecture that fits; called by :meth:`set_arch`."""
         raise NotImplementedError
 
+    def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
+        """The modules of each stage's blocks, at the positions that they have in an architecture."""
+        raise NotImplementedError
+
     def out_channels(self, arch: Arch | None = None) -> tuple[int, ...]:
         """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
         raise NotImplementedError
@@ -136,6 +140,21 @@ class ElasticBackbone(BaseModule):
         for name, parameter in fixed.named_parameters():
             parameter.requires_grad_(trainable[name])
         return fixed.train(self.training)
+
+
+def elastic_backbone(model: nn.Module) -> ElasticBackbone:
+    """The elastic backbone of a model, wherever it stands in it (also inside a distributed wrapper).
+
+    Raises:
+        VitnasError: The model has none, or several.
+    """
+    found = [module for module in model.modules() if isinstance(module, ElasticBackbone)]
+    if len(found) != 1:
+        raise VitnasError(
+            f'the model should hold one elastic backbone, e.g. backbone=dict(type="vitnas.AutoFormer", space=…), '
+            f'but {type(model).__name__} holds {len(found) or "none"}'
+        )
+    return found[0]
 
 
 def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:

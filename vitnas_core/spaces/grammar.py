@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import SpaceError
 from .arch import Value
+
+_T = TypeVar('_T')
 
 Options = tuple[Value, ...]
 """The values that one choice offers, from the smallest network to the largest."""
@@ -45,6 +47,10 @@ class ChoiceSpace:
     def size(self) -> int:
         """How many settings there are."""
         return math.prod(len(options) for _, options in self.options)
+
+    def upper(self, share: float) -> ChoiceSpace:
+        """Only the largest options of each choice; see :meth:`SearchSpace.upper`."""
+        return ChoiceSpace(tuple((name, upper_options(options, share)) for name, options in self.options))
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,17 @@ class StageSpace:
     def size(self) -> int:
         """How many different stages there are, exactly."""
         return self.choices.size() * sum(self.size_at_depth(depth) for depth in self.depths)
+
+    def upper(self, share: float) -> StageSpace:
+        """Only the largest options of each choice; see :meth:`SearchSpace.upper`."""
+        blocks = tuple(None if block is None else block.upper(share) for block in self.blocks)
+        optional = self.optional if len(upper_options((0, 1), share)) == 2 else ()
+        return StageSpace(self.choices.upper(share), blocks, upper_options(self.depths, share), optional)
+
+
+def upper_options(options: tuple[_T, ...], share: float) -> tuple[_T, ...]:
+    """The last 1 + floor(share · (n − 1)) of n options."""
+    return options[-1 - math.floor(share * (len(options) - 1) + 1e-9) :]  # 1e-9: a tenth three times is less than 0.3
 
 
 def read_options(data: Any, path: str) -> Options:

@@ -1,1 +1,7 @@
-"""How models are trained."""
+"""Training a supernet: the loop, samplers of architectures, rules, distillation, hooks."""
+
+from .distillation import KLDivergence, SoftCrossEntropy
+from .loops import SupernetTrainLoop
+from .optim import BFloat16OptimWrapper
+
+__all__ = ['BFloat16OptimWrapper', 'KLDivergence', 'SoftCrossEntropy', 'SupernetTrainLoop']

@@ -1,4 +1,4 @@
-"""The embedded digits: 1,797 real 8 × 8 images, no download; trains on the training part, tests on the other."""
+"""The embedded digits: 1,797 real 8 × 8 images, no download; 1,142 to train on, 300 held out, 355 to test."""
 
 data_preprocessor = dict(num_classes=10, mean=[77.6] * 3, std=[95.9] * 3)
 
@@ -12,16 +12,34 @@ test_pipeline = [dict(type='Resize', scale=32, interpolation='bicubic'), dict(ty
 train_dataloader = dict(
     batch_size=64,
     num_workers=0,
-    dataset=dict(type='vitnas.Digits', split='train', pipeline=train_pipeline),
+    dataset=dict(
+        type='vitnas.HoldOut',
+        part='train',
+        per_class=30,
+        dataset=dict(type='vitnas.Digits', split='train', pipeline=train_pipeline),
+    ),
     sampler=dict(type='DefaultSampler', shuffle=True),
     drop_last=True,
 )
+# The held-out part of the training set: what a supernet is watched on, and what a search compares candidates on.
 val_dataloader = dict(
-    batch_size=128,
+    batch_size=150,
+    num_workers=0,
+    dataset=dict(
+        type='vitnas.HoldOut',
+        part='holdout',
+        per_class=30,
+        dataset=dict(type='vitnas.Digits', split='train', pipeline=test_pipeline),
+    ),
+    sampler=dict(type='DefaultSampler', shuffle=False),
+)
+val_evaluator = dict(type='Accuracy', topk=(1,))
+test_dataloader = dict(
+    batch_size=150,
     num_workers=0,
     dataset=dict(type='vitnas.Digits', split='test', pipeline=test_pipeline),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )
-val_evaluator = dict(type='Accuracy', topk=(1,))
-test_dataloader = val_dataloader
 test_evaluator = val_evaluator
+val_cfg = dict()
+test_cfg = dict()

@@ -2,5 +2,6 @@
 
 from .checkpoint import CheckpointHook
 from .progress import ProgressHook
+from .report import SupernetReportHook, read_report
 
-__all__ = ['CheckpointHook', 'ProgressHook']
+__all__ = ['CheckpointHook', 'ProgressHook', 'SupernetReportHook', 'read_report']

@@ -3,10 +3,12 @@
 import os.path as osp
 from typing import Any
 
-from mmengine.dist import is_main_process
+from mmengine.dist import all_reduce, get_world_size, is_main_process
 from mmengine.fileio import BaseStorageBackend, LocalBackend
 from mmengine.hooks import CheckpointHook as _CheckpointHook
+from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
+from torch import nn
 
 from ...fileio import AtomicBackend, atomic_write, remove_leftovers
 from ...registry import HOOKS
@@ -26,6 +28,9 @@ class CheckpointHook(_CheckpointHook):
     mmengine's backend as ever; the order holds there too. What ``published_keys`` asks for after training
     is a copy of a checkpoint that stays, and is left to mmengine.
 
+    A checkpoint in the middle of gradient accumulation holds the gradients gathered so far, the mean over
+    ranks, so that a resumed training loses none; mmengine drops them.
+
     A previous best checkpoint outside the folder of this run is kept: after resuming from another run's
     file it is that run's.
     """
@@ -39,6 +44,7 @@ class CheckpointHook(_CheckpointHook):
             runner (Runner): The runner of the training process.
         """
         super().before_train(runner)
+        self._restore_gradients(runner)
         if type(self.file_backend) is LocalBackend:
             self.backend_args = {'backend': 'vitnas.atomic'}
             self.file_backend = AtomicBackend()
@@ -50,12 +56,39 @@ class CheckpointHook(_CheckpointHook):
         if left:
             runner.logger.info(f'Removed what an interrupted save left: {", ".join(left)}.')
 
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Keep the gradients of a checkpoint that is resumed from.
+
+        Args:
+            runner (Runner): The runner of the training process.
+            checkpoint (dict): What was loaded.
+        """
+        self._gradients = checkpoint.get('gradients') if runner._resume else None
+
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Add gradients that wait for an update.
+
+        Args:
+            runner (Runner): The runner of the training process.
+            checkpoint (dict): What is saved.
+        """
+        gradients = {name: p.grad.cpu() for name, p in _module(runner).named_parameters() if p.grad is not None}
+        if gradients:
+            checkpoint['gradients'] = gradients
+
+    def _restore_gradients(self, runner: Runner) -> None:
+        gradients, self._gradients = getattr(self, '_gradients', None) or {}, None
+        for name, parameter in _module(runner).named_parameters():
+            if name in gradients:
+                parameter.grad = gradients[name].to(parameter.device)
+
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
         """Write the checkpoint, then ``last_checkpoint``, then remove the checkpoints that are too old.
 
         The ids to keep are updated first, as in mmengine, because the checkpoint holds them.
         """
         retired = self._retire(runner, step)
+        _average_gradients(runner)
         filename = self.filename_tmpl.format(step)
         self.last_ckpt = self.file_backend.join_path(self.out_dir, filename)
         runner.message_hub.update_info('last_ckpt', self.last_ckpt)
@@ -121,3 +154,17 @@ class CheckpointHook(_CheckpointHook):
             self.file_backend.remove(path)
         elif self.file_backend.isdir(path):  # deepspeed's checkpoints are folders
             self.file_backend.rmtree(path)
+
+
+def _module(runner: Runner) -> nn.Module:
+    return runner.model.module if is_model_wrapper(runner.model) else runner.model
+
+
+def _average_gradients(runner: Runner) -> None:
+    """Give every rank the mean of what they accumulated, which does not change the mean that they will reach."""
+    if get_world_size() == 1:
+        return
+    for parameter in _module(runner).parameters():
+        # Ranks train the same architectures, so they have gradients of the same parameters.
+        if parameter.grad is not None:
+            all_reduce(parameter.grad, 'mean')

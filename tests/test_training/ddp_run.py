@@ -1,0 +1,68 @@
+"""A process of distributed supernet trainings, started by test_distributed.py: WORK_DIR BATCH_SIZE CASE..."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+
+import vitnas_core  # noqa: F401
+from tests.supernets import SANDWICH, UNIFORM, losses, supernet_config
+from vitnas_core.backbones import elastic_backbone
+from vitnas_core.launch import make_runner
+
+CASES: dict[str, dict[str, Any]] = {
+    'uniform': dict(sampler=UNIFORM),
+    'distilled': dict(sampler=SANDWICH, rule=dict(type='vitnas.Sandwich', distill=dict(type='vitnas.KLDivergence'))),
+    'accumulated': dict(sampler=SANDWICH, optim=dict(accumulative_counts=3)),
+}
+
+
+class Watch(Hook):
+    """Notes what each step trained, and how often DDP exchanged gradients until then."""
+
+    def __init__(self) -> None:
+        self.archs: list[str] = []
+        self.exchanges: list[int] = []
+        self.calls = 0
+
+    def before_train(self, runner: Runner) -> None:
+        runner.model.register_comm_hook(None, self.reduce)
+
+    def reduce(self, state: object, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """DDP's own reduction, counted."""
+        self.calls += 1
+        buffer = bucket.buffer().div_(torch.distributed.get_world_size())
+        work = torch.distributed.all_reduce(buffer, async_op=True)
+        return work.get_future().then(lambda future: future.value()[0])
+
+    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
+        self.archs.append(elastic_backbone(runner.model).arch.digest())
+        self.exchanges.append(self.calls)
+
+
+def run(case: str, work_dir: Path, batch_size: int) -> dict[str, Any]:
+    cfg = supernet_config(
+        work_dir, batch_size=batch_size, augment=False, checkpoint=dict(interval=4, by_epoch=False), max_iters=10,
+        **CASES[case],
+    )  # fmt: skip
+    # Crops are seeded by the sample's position, so that they are the same however many processes there are.
+    cfg.train_dataloader.dataset.dataset.pipeline.insert(1, dict(type='mmpretrain.RandomCrop', crop_size=32, padding=4))
+    cfg.launcher = 'pytorch'
+    cfg.resume = (work_dir / 'last_checkpoint').is_file()
+    runner, watch = make_runner(cfg), Watch()
+    runner.register_hook(watch)
+    runner.train()
+    weights = {name: tensor.double().sum().item() for name, tensor in runner.model.module.state_dict().items()}
+    return dict(archs=watch.archs, exchanges=watch.exchanges, losses=losses(runner), weights=weights)
+
+
+if __name__ == '__main__':
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
+    seen = {case: run(case, folder / case, int(sys.argv[2])) for case in sys.argv[3:]}
+    (folder / f'rank{torch.distributed.get_rank()}.json').write_text(json.dumps(seen))

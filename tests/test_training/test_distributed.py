@@ -1,0 +1,75 @@
+"""Two real processes train as one does: the same architectures, losses and weights, gradients exchanged once a step."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CASES = ('uniform', 'distilled', 'accumulated')
+
+Seen = list[dict[str, dict[str, Any]]]
+
+
+def launch(work_dir: Path, processes: int, *cases: str) -> Seen:
+    """Run ddp_run.py with a global batch of 16; what each rank saw."""
+    command = [sys.executable, '-m', 'torch.distributed.run', '--standalone', f'--nproc_per_node={processes}']
+    script = [str(Path(__file__).with_name('ddp_run.py')), str(work_dir), str(16 // processes), *cases]
+    environment = {**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1'}
+    done = subprocess.run([*command, *script], env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads((work_dir / f'rank{rank}.json').read_text()) for rank in range(processes)]
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp('distributed')
+
+
+@pytest.fixture(scope='module')
+def one(folder: Path) -> dict[str, dict[str, Any]]:
+    return launch(folder / 'one', 1, *CASES)[0]
+
+
+@pytest.fixture(scope='module')
+def two(folder: Path) -> Seen:
+    return launch(folder / 'two', 2, *CASES)
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_two_processes_equal_one(one: dict, two: Seen, case: str) -> None:
+    alone, ranks = one[case], [rank[case] for rank in two]
+    assert alone['archs'] == ranks[0]['archs'] == ranks[1]['archs'] and len(set(alone['archs'])) > 3
+    together = np.mean([rank['losses'] for rank in ranks], axis=0)  # each rank logs the mean over its own images
+    np.testing.assert_allclose(together, alone['losses'], rtol=2e-4)
+    assert ranks[0]['weights'] == ranks[1]['weights']
+    for name, total in alone['weights'].items():
+        assert ranks[0]['weights'][name] == pytest.approx(total, rel=1e-2, abs=2e-2), name
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_gradients_are_exchanged_once_a_step(two: Seen, case: str) -> None:
+    # Of 10 steps accumulated by threes the last one is alone.
+    updates = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] if case != 'accumulated' else [0, 0, 1, 1, 1, 2, 2, 2, 3, 4]
+    exchanges = np.array(two[0][case]['exchanges'])
+    buckets = exchanges[-1] / updates[-1]
+    assert buckets in (1, 2)  # torch splits a small model into one or two buckets
+    assert (exchanges == buckets * np.array(updates)).all()
+
+
+def test_a_resumed_distributed_training_is_the_same(two: Seen, folder: Path) -> None:
+    """Stopped after 4 of 10 steps, in the middle of an accumulation by threes."""
+    work_dir = folder / 'two' / 'accumulated'
+    (work_dir / 'last_checkpoint').write_text(str(work_dir / 'iter_4.pth'))
+    resumed = launch(folder / 'two', 2, 'accumulated')
+    for before, after in zip(two, resumed):
+        assert after['accumulated']['archs'] == before['accumulated']['archs'][4:]
+        assert after['accumulated']['weights'] == before['accumulated']['weights']
+    assert resumed[0]['accumulated']['losses'] == two[0]['accumulated']['losses']

@@ -1,0 +1,176 @@
+"""Rules: gradients are sums of single ones, one update a step, accumulation and distillation by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from mmengine.optim import OptimWrapper
+from mmengine.registry import MODELS as MM_MODELS
+from torch import Tensor, nn
+
+from tests.families import FAMILIES
+from tests.supernets import model_config
+from vitnas_core.backbones import elastic_backbone
+from vitnas_core.errors import VitnasError
+from vitnas_core.training import KLDivergence, SoftCrossEntropy
+from vitnas_core.training.rules import Sandwich, SinglePath
+from vitnas_core.training.samplers import SandwichSampler
+
+
+def make_model(name: str = 'autoformer') -> nn.Module:
+    torch.manual_seed(0)
+    model = MM_MODELS.build(model_config(FAMILIES[name], drop_path=0.0, mixup=False))
+    for parameter in model.parameters():  # a head of zeros would hide mistakes
+        nn.init.normal_(parameter, std=0.1)
+    return model.double().train()
+
+
+def make_batch(seed: int = 0, size: int = 4) -> dict[str, Any]:
+    from mmpretrain.structures import DataSample
+
+    g = torch.Generator().manual_seed(seed)
+    images = [torch.randint(0, 256, (3, 32, 32), generator=g, dtype=torch.uint8) for _ in range(size)]
+    return dict(inputs=images, data_samples=[DataSample().set_gt_label(i % 10) for i in range(size)])
+
+
+def archs_of(model: nn.Module, seed: int = 0) -> list:
+    return SandwichSampler(2).sample(elastic_backbone(model).space, np.random.default_rng(seed), 0.0)
+
+
+def single_gradients(model: nn.Module, batch: dict, arch: Any) -> dict[str, Tensor]:
+    model.zero_grad()
+    elastic_backbone(model).set_arch(arch)
+    data = model.data_preprocessor(batch, True)
+    data['inputs'] = data['inputs'].double()
+    model.parse_losses(model(**data, mode='loss'))[0].backward()
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    return found
+
+
+class Watched(OptimWrapper):
+    """Leaves weights and gradients as they are, to be looked at; counts updates."""
+
+    updates = 0
+
+    def step(self, **kwargs: Any) -> None:
+        self.updates += 1
+
+    def zero_grad(self, **kwargs: Any) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _double_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images in float64, so that sums are equal to many digits."""
+    from mmpretrain.models import ClsDataPreprocessor
+
+    forward = ClsDataPreprocessor.forward
+
+    def in_double(self: Any, data: dict, training: bool = False) -> dict:
+        out = forward(self, data, training)
+        return {**out, 'inputs': out['inputs'].double()}
+
+    monkeypatch.setattr(ClsDataPreprocessor, 'forward', in_double)
+
+
+def wrapper(model: nn.Module, **options: Any) -> Watched:
+    return Watched(torch.optim.SGD(model.parameters(), lr=0.1), **options)
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+def test_sandwich_sums_the_gradients_of_single_architectures(name: str) -> None:
+    model = make_model(name)
+    archs = archs_of(model)
+    expected: dict[str, Tensor] = {}
+    for arch in archs:
+        for key, gradient in single_gradients(model, make_batch(), arch).items():
+            expected[key] = expected.get(key, 0) + gradient
+    optim = wrapper(model)
+    logs = Sandwich().step(model, make_batch(), archs, optim)
+    assert optim.updates == 1 and optim.inner_count == 1
+    assert set(logs) == {'loss', 'loss_arch0', 'loss_arch1', 'loss_arch2', 'loss_arch3'}
+    assert float(logs['loss']) == pytest.approx(sum(float(v) for k, v in logs.items() if k != 'loss'))
+    for key, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[key], rtol=1e-9, atol=1e-12)
+
+
+def test_accumulation_counts_steps_not_architectures() -> None:
+    model = make_model()
+    expected: dict[str, Tensor] = {}
+    for seed in (0, 1):
+        for arch in archs_of(model, seed):
+            for key, gradient in single_gradients(model, make_batch(seed), arch).items():
+                expected[key] = expected.get(key, 0) + gradient / 2
+    optim = wrapper(model, accumulative_counts=2)
+    optim.initialize_count_status(model, 0, 4)
+    for seed in (0, 1):
+        Sandwich().step(model, make_batch(seed), archs_of(model, seed), optim)
+        assert optim.updates == seed
+    for key, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[key], rtol=1e-9, atol=1e-12)
+
+
+def test_clipping_sees_the_sum() -> None:
+    model = make_model()
+    optim = OptimWrapper(torch.optim.SGD(model.parameters(), lr=1.0), clip_grad=dict(max_norm=1e-3))
+    before = [p.detach().clone() for p in model.parameters()]
+    Sandwich().step(model, make_batch(), archs_of(model), optim)
+    moved = torch.cat([(a - b).flatten() for a, b in zip(before, model.parameters())]).norm()
+    assert float(moved.detach()) == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_single_path_is_an_ordinary_step() -> None:
+    model, other = make_model(), make_model()
+    arch = archs_of(model)[2]
+    optims = [OptimWrapper(torch.optim.SGD(m.parameters(), lr=0.1)) for m in (model, other)]
+    SinglePath().step(model, make_batch(), [arch], optims[0])
+    elastic_backbone(other).set_arch(arch)
+    other.train_step(make_batch(), optims[1])
+    for a, b in zip(model.parameters(), other.parameters()):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize('kind', ['KLDivergence', 'SoftCrossEntropy'])
+def test_subnets_learn_from_the_largest_alone(kind: str) -> None:
+    model = make_model()
+    archs = archs_of(model)
+    logits = []
+    for arch in archs:
+        elastic_backbone(model).set_arch(arch)
+        logits.append(model(**model.data_preprocessor(make_batch(), True), mode='tensor'))
+    labels = torch.tensor([0, 1, 2, 3])
+    p = logits[0].detach().softmax(-1)
+    entropy = -(p * p.log()).sum(-1).mean()
+    expected = [F.cross_entropy(logits[0], labels)]
+    for student in logits[1:]:
+        cross = -(p * student.log_softmax(-1)).sum(-1).mean()
+        expected.append(cross - entropy if kind == 'KLDivergence' else cross)
+    gradients = torch.autograd.grad(sum(expected), list(model.parameters()), allow_unused=True)
+    logs = Sandwich(distill=dict(type=f'vitnas.{kind}')).step(model, make_batch(), archs, wrapper(model))
+    for i, loss in enumerate(expected):
+        assert float(logs[f'loss_arch{i}']) == pytest.approx(float(loss), rel=1e-9)
+    for parameter, gradient in zip(model.parameters(), gradients):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-8, atol=1e-12)
+
+
+def test_temperature_and_low_precision() -> None:
+    student, teacher = torch.randn(5, 7), torch.randn(5, 7)
+    p = (teacher / 4).softmax(-1)
+    by_hand = 16 * (p * (p.log() - (student / 4).log_softmax(-1))).sum(-1).mean()
+    torch.testing.assert_close(KLDivergence(temperature=4)(student, teacher), by_hand)
+    assert SoftCrossEntropy()(student.bfloat16(), teacher.bfloat16()).dtype == torch.float32
+    with pytest.raises(VitnasError, match='`temperature` should be above 0, but got 0'):
+        KLDivergence(temperature=0)
+
+
+def test_a_model_without_one_tensor_of_logits_is_refused() -> None:
+    model = make_model()
+    model.head, model.other = None, model.head
+    model.loss = lambda inputs, samples: model.other.loss(model.extract_feat(inputs), samples)
+    with pytest.raises(VitnasError, match='whose head gives its logits as one tensor'):
+        Sandwich(distill=dict(type='vitnas.KLDivergence')).step(model, make_batch(), archs_of(model), wrapper(model))

@@ -1,0 +1,109 @@
+"""Reading weight files: one place, always without running what a file may hold, with one sentence when it fails.
+
+mmengine's loader of local files is replaced by ours when vitnas_core is imported, so that ``load_from``,
+``resume`` and ``init_cfg=dict(type='Pretrained', …)`` read ``.safetensors`` too and refuse a damaged file clearly.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.runner.checkpoint import CheckpointLoader
+from safetensors import SafetensorError
+from safetensors.torch import load_file as _load_safetensors
+from torch import Tensor, nn
+
+from .errors import CheckpointError
+
+# What torch's unpickler says of a file that wants to call something; the advice around it is left out.
+_ASKED_FOR = re.compile(r'(?:unsupported global:?(?: GLOBAL)?|unsupported class|asks for) (\S+)', re.IGNORECASE)
+
+__all__ = ['load_file', 'load_weights', 'read']
+
+
+def read(path: str | os.PathLike, map_location: Any = 'cpu') -> Any:
+    """The content of a local weight file.
+
+    Args:
+        path: A ``.safetensors`` file, or anything that ``torch.save`` wrote.
+        map_location: As :func:`torch.load`'s, for the latter.
+
+    Raises:
+        CheckpointError: There is no such file, it is damaged, or it holds more than weights and numbers;
+            nothing in it is executed.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise CheckpointError(f'there is no checkpoint file {path}')
+    try:
+        if path.suffix == '.safetensors':
+            return {'state_dict': _load_safetensors(path)}
+        return torch.load(path, map_location=map_location, weights_only=True)
+    except pickle.UnpicklingError as err:
+        asked = _ASKED_FOR.search(str(err))
+        if asked:
+            raise CheckpointError(
+                f'{path} holds more than weights and numbers and is not loaded; nothing in it was executed '
+                f'(it asks for {asked[1]})'
+            ) from None
+        raise CheckpointError(f'{path} is damaged, or no checkpoint (it is no pickle of weights)') from None
+    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError) as err:
+        raise CheckpointError(f'{path} is damaged, or no checkpoint ({_first_line(err)})') from None
+
+
+def load_file(path: str | os.PathLike, map_location: Any = 'cpu') -> dict[str, Any]:
+    """A checkpoint as a dict that has its weights under ``state_dict``; a bare state dict is put there.
+
+    Raises:
+        CheckpointError: As :func:`read`, or the file holds no weights.
+    """
+    content = read(path, map_location)
+    if not isinstance(content, Mapping):
+        raise CheckpointError(f'{path} should hold a dict of weights, but holds a {type(content).__name__}')
+    checkpoint = dict(content) if 'state_dict' in content else {'state_dict': content}
+    weights = checkpoint['state_dict']
+    if not isinstance(weights, Mapping) or not weights or not all(isinstance(v, Tensor) for v in weights.values()):
+        raise CheckpointError(f'{path} holds no weights: its state_dict is not a dict of tensors')
+    return checkpoint
+
+
+def load_weights(model: nn.Module, path: str | os.PathLike) -> None:
+    """Load a file into a model, every weight by its name and shape.
+
+    Args:
+        model: The model, not wrapped for distributed training.
+        path: A file that :func:`load_file` reads.
+
+    Raises:
+        CheckpointError: As :func:`load_file`, or a weight is missing, unexpected or of another shape; the
+            model is unchanged then.
+    """
+    weights, wanted = load_file(path)['state_dict'], model.state_dict()
+    problems = [f'has no {name}' for name in wanted if name not in weights]
+    problems += [f'has {name}, which the model lacks' for name in weights if name not in wanted]
+    problems += [
+        f'has {name} of shape {tuple(weights[name].shape)}, but the model has {tuple(tensor.shape)}'
+        for name, tensor in wanted.items()
+        if name in weights and weights[name].shape != tensor.shape
+    ]
+    if problems:
+        more = f' (and {len(problems) - 3} more)' if len(problems) > 3 else ''
+        raise CheckpointError(f'{path} does not fit this model: it {"; ".join(problems[:3])}{more}')
+    model.load_state_dict(weights)
+
+
+def _first_line(err: Exception) -> str:
+    return (str(err).strip() or type(err).__name__).splitlines()[0][:200]
+
+
+def register() -> None:
+    """Make :func:`read` mmengine's loader of local files."""
+    CheckpointLoader.register_scheme(
+        prefixes='', loader=lambda filename, map_location: read(filename, map_location), force=True
+    )

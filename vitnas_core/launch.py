@@ -1,0 +1,50 @@
+"""From a config file and a command line to a runner: what every tool does alike."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+import torch.distributed
+from mmengine.config import Config, DictAction
+from mmengine.runner import Runner
+
+from .errors import VitnasError
+from .models import fill_channels
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that ``tools/train.py`` and ``tools/test.py`` share, named as in every OpenMMLab project."""
+    parser.add_argument('config', help='config file')
+    parser.add_argument('--work-dir', help='where logs and results go; defaults to work_dirs/CONFIG')
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
+    parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0, help='given by the launcher')
+
+
+def read_config(options: argparse.Namespace) -> Config:
+    """The config of a command line, with what it overrides and every ``in_channels='auto'`` filled in.
+
+    Raises:
+        VitnasError: There is no such file.
+    """
+    if not Path(options.config).is_file():
+        raise VitnasError(f'there is no config file {options.config}')
+    cfg = Config.fromfile(options.config)
+    cfg.merge_from_dict(options.cfg_options)
+    cfg.launcher = options.launcher
+    cfg.work_dir = options.work_dir or cfg.get('work_dir') or str(Path('work_dirs') / Path(options.config).stem)
+    cfg.model = fill_channels(cfg.model)
+    return cfg
+
+
+def make_runner(cfg: Config) -> Runner:
+    """Build the runner, distributed on CPUs too (mmengine's own start asks for a GPU)."""
+    if cfg.launcher == 'pytorch' and not torch.cuda.is_available():
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group('gloo')
+        unused = cfg.get('find_unused_parameters', False)
+        wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False, find_unused_parameters=unused)
+        cfg.model_wrapper_cfg = {**wrapper, **cfg.get('model_wrapper_cfg', {}), 'device_ids': None}
+    return Runner.from_cfg(cfg)

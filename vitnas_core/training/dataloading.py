@@ -1,0 +1,105 @@
+"""Data loading that can begin anywhere: a sample's randomness depends on its position, not on who loads it.
+
+mmengine seeds workers once; what a worker draws then depends on all that it loaded before, so that a training
+resumed in the middle of an epoch sees other crops, and one with more workers does, too. Here each sample is
+seeded by (seed, pass over the data, position in that pass), whatever the number of workers and ranks. A
+resumed pass skips positions without loading them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from mmengine.dist import get_rank, get_world_size
+from torch.utils.data import DataLoader, Dataset
+
+from ..randomness import kept, seed_globals
+
+
+class SampleKey(NamedTuple):
+    """What a batch sampler asks for: a sample, and what seeds its transforms."""
+
+    index: int
+    seed: int
+    data_pass: int
+    position: int
+
+
+class SeededDataset(Dataset):
+    """A dataset whose samples are asked for by :class:`SampleKey`; everything else is the wrapped one's.
+
+    Args:
+        dataset: The dataset.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[index]
+
+    def __getitems__(self, keys: Sequence[SampleKey]) -> list[Any]:
+        """The samples of a batch, each seeded by its key (torch's data loader calls this)."""
+        with kept():
+            return [self._load(key) for key in keys]
+
+    def _load(self, key: SampleKey) -> Any:
+        seed_globals(key.seed, key.data_pass, key.position)
+        return self.dataset[key.index]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == 'dataset':  # while being unpickled
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+
+class KeyedBatchSampler:
+    """A batch sampler that numbers the samples of a pass and can begin behind the first batches.
+
+    Args:
+        batch_sampler: The batch sampler to wrap.
+    """
+
+    def __init__(self, batch_sampler: Any) -> None:
+        self.batch_sampler = batch_sampler
+        self.sampler = batch_sampler.sampler  # where mmengine's DistSamplerSeedHook looks for set_epoch
+        self.seed = self.data_pass = self.first_batch = 0
+
+    def start(self, seed: int, data_pass: int, first_batch: int) -> None:
+        """Say what the next iteration is: a pass over the data, from a batch on."""
+        self.seed, self.data_pass, self.first_batch = seed, data_pass, first_batch
+        if hasattr(self.sampler, 'set_epoch'):
+            self.sampler.set_epoch(data_pass)
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)
+
+    def __iter__(self) -> Iterator[list[SampleKey]]:
+        rank, world, position = get_rank(), get_world_size(), 0
+        for number, batch in enumerate(self.batch_sampler):
+            if number >= self.first_batch:
+                # Ranks take turns in mm's samplers, so this numbering does not depend on their number.
+                places = range(position * world + rank, (position + len(batch)) * world, world)
+                yield [SampleKey(i, self.seed, self.data_pass, place) for i, place in zip(batch, places)]
+            position += len(batch)
+
+
+def seeded_loader(loader: DataLoader) -> DataLoader:
+    """The same data loader with keyed samples; its ``batch_sampler`` is a :class:`KeyedBatchSampler`."""
+    more = {'prefetch_factor': loader.prefetch_factor} if loader.num_workers else {}
+    return DataLoader(
+        SeededDataset(loader.dataset),
+        batch_sampler=KeyedBatchSampler(loader.batch_sampler),  # type: ignore[arg-type]
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        persistent_workers=loader.persistent_workers,
+        **more,
+    )

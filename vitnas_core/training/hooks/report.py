@@ -1,0 +1,136 @@
+"""How good a supernet is while it trains: its largest, its smallest and some random architectures."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.dist import is_main_process
+from mmengine.hooks import EMAHook, Hook
+from mmengine.runner import Runner
+
+from ...backbones import elastic_backbone
+from ...costs import Cost
+from ...errors import VitnasError
+from ...fileio import atomic_write
+from ...registry import HOOKS
+from ...spaces import Arch
+from ..rules.base import unwrap
+
+COLUMNS = ('epoch', 'iter', 'name', 'metric', 'value', 'macs', 'params')
+"""Columns of the CSV file, one row an architecture and metric."""
+
+Row = dict[str, Any]
+
+
+@HOOKS.register_module()
+class SupernetReportHook(Hook):
+    """Evaluate the same few architectures on the val data every n epochs (or iterations), log and keep the results.
+
+    They are kept in ``supernet_report.csv`` in the work dir; after a resume, rows of steps that are trained
+    again are dropped. Averaged weights (``EMAHook``) are used where there are any.
+
+    Args:
+        interval: Every how many epochs, or iterations where the loop counts these. Defaults to 1.
+        num_random: How many random architectures. Defaults to 3.
+        seed: What draws them. Defaults to 0.
+    """
+
+    priority = 'LOW'  # after the weights' hooks, before the checkpoint's
+    filename = 'supernet_report.csv'
+
+    def __init__(self, interval: int = 1, num_random: int = 3, seed: int = 0) -> None:
+        if interval < 1 or num_random < 0:
+            raise VitnasError(
+                f'`interval` should be at least 1 and `num_random` at least 0, but got {interval!r} and {num_random!r}'
+            )
+        self.interval, self.num_random, self.seed = interval, num_random, seed
+
+    def before_train(self, runner: Runner) -> None:
+        """Choose the architectures and drop what will be written again."""
+        if runner.val_loop is None:
+            raise VitnasError('vitnas.SupernetReportHook needs val_dataloader, val_cfg and val_evaluator')
+        space, rng = elastic_backbone(runner.model).space, np.random.default_rng(self.seed)
+        self.archs: dict[str, Arch] = {'largest': space.largest(), 'smallest': space.smallest()}
+        self.archs.update({f'random_{i}': space.sample(rng) for i in range(self.num_random)})
+        self.by_epoch = getattr(runner.train_loop, 'by_epoch', True)
+        path = Path(runner.work_dir) / self.filename
+        kept = [row for row in read_report(path) if int(row['iter']) <= runner.iter] if path.is_file() else []
+        if is_main_process():
+            _write(path, kept)
+
+    def after_train_epoch(self, runner: Runner) -> None:
+        """Report where it is due by epochs."""
+        if self.by_epoch and self.every_n_epochs(runner, self.interval):
+            self._report(runner, runner.epoch + 1, runner.iter)
+
+    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
+        """Report where it is due by iterations."""
+        if not self.by_epoch and self.every_n_train_iters(runner, self.interval):
+            self._report(runner, runner.epoch, runner.iter + 1)
+
+    def _report(self, runner: Runner, epoch: int, step: int) -> None:
+        rows: list[Row] = []
+        with _averaged_weights(runner):
+            results = _evaluate(runner, self.archs)
+        for name, (metrics, cost) in results.items():
+            same = dict(epoch=epoch, iter=step, name=name, macs=cost.macs, params=cost.params)
+            rows += [{**same, 'metric': metric, 'value': value} for metric, value in metrics.items()]
+        if is_main_process():
+            path = Path(runner.work_dir) / self.filename
+            _write(path, [*read_report(path), *rows])
+            runner.visualizer.add_scalars({f'supernet/{r["name"]}/{r["metric"]}': r['value'] for r in rows}, step=step)
+            words = ', '.join(f'{r["name"]} {r["value"]:.4g}' for r in rows if r['metric'] == rows[0]['metric'])
+            runner.logger.info(f'Supernet({rows[0]["metric"]}) {words}')
+
+
+def read_report(path: Path) -> list[Row]:
+    """The rows of a report's CSV file."""
+    with open(path, newline='') as file:
+        return list(csv.DictReader(file))
+
+
+def _write(path: Path, rows: list[Row]) -> None:
+    text = io.StringIO(newline='')
+    writer = csv.DictWriter(text, COLUMNS, lineterminator='\n')
+    writer.writeheader()
+    writer.writerows(rows)
+    atomic_write(path, text.getvalue())
+
+
+@torch.no_grad()
+def _evaluate(runner: Runner, archs: dict[str, Arch]) -> dict[str, tuple[dict[str, float], Cost]]:
+    """Metrics and costs of each architecture on the val data, of which each batch is loaded once."""
+    model, loop = runner.model, runner.val_loop
+    backbone, classes = elastic_backbone(model), getattr(getattr(unwrap(model), 'head', None), 'num_classes', 0)
+    evaluators = {name: copy.deepcopy(loop.evaluator) for name in archs}
+    size = None
+    model.eval()
+    for batch in loop.dataloader:
+        size = size or tuple(unwrap(model).data_preprocessor(copy.deepcopy(batch))['inputs'].shape[-2:])
+        for name, arch in archs.items():
+            backbone.set_arch(arch)
+            evaluators[name].process(data_samples=model.val_step(copy.deepcopy(batch)), data_batch=batch)
+    model.train()
+    metrics = {name: evaluators[name].evaluate(len(loop.dataloader.dataset)) for name in archs}
+    return {name: (metrics[name], backbone.price(arch, size, classes)) for name, arch in archs.items()}
+
+
+@contextlib.contextmanager
+def _averaged_weights(runner: Runner) -> Iterator[None]:
+    """Put the averaged weights in place meanwhile, as the val loop's hooks do."""
+    averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook) and hook._ema_started(runner)]
+    for hook in averages:
+        hook._swap_ema_parameters()
+    try:
+        yield
+    finally:
+        for hook in averages:
+            hook._swap_ema_parameters()

@@ -1,0 +1,161 @@
+"""``SupernetTrainLoop``: each step a sampler says which architectures, and a rule turns them into gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from mmengine.dataset import InfiniteSampler
+from mmengine.dist import get_rank
+from mmengine.runner import BaseLoop, Runner
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+
+from ..backbones import elastic_backbone
+from ..errors import VitnasError
+from ..randomness import seeded
+from ..registry import ARCH_SAMPLERS, LOOPS, RULES
+from .dataloading import KeyedBatchSampler, seeded_loader
+from .rules import TrainingRule
+from .samplers import ArchSampler
+
+
+@LOOPS.register_module()
+class SupernetTrainLoop(BaseLoop):
+    """Train a model with an elastic backbone, by epochs or by iterations.
+
+    Every step's randomness (architectures, augmentation, drop path) is a function of the seed and of where
+    the training is. So every rank draws the same architectures without a message, and a training that was
+    stopped at any step and resumed goes on bit for bit as if it had not been.
+
+    Args:
+        runner: The runner.
+        dataloader: The training data, or its config.
+        sampler: Which architectures a step trains.
+        rule: How they become gradients.
+        max_epochs: How long, or
+        max_iters: how long; exactly one of the two is given.
+        val_begin: The first epoch (or iteration) after which the val loop may run. Defaults to 1.
+        val_interval: Every how many epochs (or iterations) the val loop runs, at the largest architecture.
+            Defaults to 1.
+
+    Raises:
+        VitnasError: Both or neither length is given, the model has no elastic backbone, or rule and sampler
+            do not fit.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        dataloader: DataLoader | dict,
+        sampler: ArchSampler | dict,
+        rule: TrainingRule | dict,
+        max_epochs: int | None = None,
+        max_iters: int | None = None,
+        val_begin: int = 1,
+        val_interval: int = 1,
+    ) -> None:
+        if (max_epochs is None) == (max_iters is None):
+            raise VitnasError(
+                'SupernetTrainLoop should be given either `max_epochs` or `max_iters`, but got '
+                f'max_epochs={max_epochs!r}, max_iters={max_iters!r}'
+            )
+        self.backbone = elastic_backbone(runner.model)
+        self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
+        self.rule: TrainingRule = RULES.build(rule) if isinstance(rule, dict) else rule
+        self.rule.check(self.sampler)
+        _check_wrapper(runner.model)
+        super().__init__(runner, dataloader)
+        self.dataloader = seeded_loader(self.dataloader)
+        self._batches: KeyedBatchSampler = self.dataloader.batch_sampler  # type: ignore[assignment]
+        self.by_epoch = max_epochs is not None
+        # Infinite samplers never end a pass: all iterations are one.
+        self._endless = isinstance(self._batches.sampler, InfiniteSampler)
+        self._max_epochs = max_epochs if max_epochs is not None else 1
+        self._max_iters = max_iters if max_iters is not None else self._max_epochs * len(self.dataloader)
+        self._epoch = self._iter = 0
+        self.val_begin, self.val_interval = val_begin, val_interval
+        self.stop_training = False  # EarlyStoppingHook sets it
+
+    @property
+    def max_epochs(self) -> int:
+        """Total epochs; 1 where the training is counted by iterations, as in mmengine."""
+        return self._max_epochs
+
+    @property
+    def max_iters(self) -> int:
+        """Total iterations."""
+        return self._max_iters
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch."""
+        return self._epoch
+
+    @property
+    def iter(self) -> int:
+        """The current iteration."""
+        return self._iter
+
+    def run(self) -> nn.Module:
+        """Train."""
+        self.runner.call_hook('before_train')
+        if self.by_epoch:
+            while self._epoch < self._max_epochs and not self.stop_training:
+                self._run_epoch()
+        else:
+            self._run_iterations()
+        self.runner.call_hook('after_train')
+        return self.runner.model
+
+    def _run_epoch(self) -> None:
+        self.runner.call_hook('before_train_epoch')
+        self.runner.model.train()
+        first = self._iter - self._epoch * len(self.dataloader)  # not 0 when resumed in the middle of an epoch
+        self._batches.start(self.runner.seed, self._epoch, first)
+        for index, batch in enumerate(self.dataloader, start=first):
+            self._run_step(index, batch)
+        self.runner.call_hook('after_train_epoch')
+        self._epoch += 1
+        self._validate(self._epoch, self._max_epochs)
+
+    def _run_iterations(self) -> None:
+        """mmengine's convention: the whole training is one epoch to the hooks."""
+        self.runner.call_hook('before_train_epoch')
+        while self._iter < self._max_iters and not self.stop_training:
+            data_pass, first = (0, self._iter) if self._endless else divmod(self._iter, len(self.dataloader))
+            self._batches.start(self.runner.seed, data_pass, first)
+            for batch in self.dataloader:
+                self.runner.model.train()
+                self._run_step(self._iter, batch)
+                self._validate(self._iter, self._max_iters)
+                if self._iter >= self._max_iters or self.stop_training:
+                    break
+        self.runner.call_hook('after_train_epoch')
+
+    def _run_step(self, index: int, batch: Any) -> None:
+        runner = self.runner
+        runner.call_hook('before_train_iter', batch_idx=index, data_batch=batch)
+        rng = np.random.default_rng([runner.seed, self._iter])
+        archs = self.sampler.sample(self.backbone.space, rng, self._iter / self._max_iters)
+        with seeded(runner.seed, self._iter, get_rank()):
+            outputs = self.rule.step(runner.model, batch, archs, runner.optim_wrapper)
+        runner.call_hook('after_train_iter', batch_idx=index, data_batch=batch, outputs=outputs)
+        self._iter += 1
+
+    def _validate(self, done: int, total: int) -> None:
+        """Run the val loop at the largest architecture where it is due."""
+        due = done >= self.val_begin and (done % self.val_interval == 0 or done == total)
+        if self.runner.val_loop is not None and due:
+            self.backbone.set_arch(self.backbone.space.largest())
+            self.runner.val_loop.run()
+
+
+def _check_wrapper(model: nn.Module) -> None:
+    """A subnet leaves parameters unused, which torch's wrapper must be told."""
+    if isinstance(model, DistributedDataParallel) and not model.find_unused_parameters:
+        raise VitnasError(
+            'a supernet in distributed training needs `find_unused_parameters = True` in its config (or in its '
+            '`model_wrapper_cfg`): an architecture uses only a part of the parameters'
+        )

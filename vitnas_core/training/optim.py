@@ -1,0 +1,27 @@
+"""Mixed precision in bfloat16, which needs no loss scaling and runs on CPUs too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from mmengine.optim import OptimWrapper
+from torch import nn
+
+from ..registry import OPTIM_WRAPPERS
+
+
+@OPTIM_WRAPPERS.register_module()
+class BFloat16OptimWrapper(OptimWrapper):
+    """mmengine's ``OptimWrapper`` with the forward pass under bfloat16 autocast.
+
+    mmengine's ``AmpOptimWrapper`` refuses the CPU. Arguments, accumulation and clipping are as ever.
+    """
+
+    @contextlib.contextmanager
+    def optim_context(self, model: nn.Module) -> Iterator[None]:
+        """Autocast on the device of the model, and no exchange of gradients while they accumulate."""
+        device = next(model.parameters()).device.type
+        with super().optim_context(model), torch.autocast(device, torch.bfloat16):
+            yield

@@ -1,0 +1,63 @@
+"""What a training rule is, and the steps that rules share."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from mmengine.model import is_model_wrapper
+from mmengine.optim import OptimWrapper
+from torch import Tensor, nn
+
+from ...spaces import Arch
+from ..samplers import ArchSampler
+
+
+class TrainingRule:
+    """Turns a batch and the architectures of a step into gradients and an update."""
+
+    def check(self, sampler: ArchSampler) -> None:
+        """Refuse a sampler that this rule cannot train; called when the loop is built.
+
+        Raises:
+            VitnasError: They do not fit, and why.
+        """
+
+    def step(self, model: nn.Module, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
+        """Train one step.
+
+        Args:
+            model: The model, perhaps wrapped for distributed training.
+            batch: What the data loader gave.
+            archs: What the sampler drew; the same on every rank.
+            optim_wrapper: Accumulates, clips, scales and updates.
+
+        Returns:
+            What is logged.
+        """
+        raise NotImplementedError
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The model itself, without its distributed wrapper."""
+    return model.module if is_model_wrapper(model) else model
+
+
+def reduced(model: nn.Module, last: bool) -> contextlib.AbstractContextManager:
+    """For one architecture of several: ranks exchange gradients with the last one only, then of all."""
+    return contextlib.nullcontext() if last or not hasattr(model, 'no_sync') else model.no_sync()
+
+
+def add_gradients(optim_wrapper: OptimWrapper, loss: Tensor, last: bool) -> None:
+    """Add the gradients of one architecture's loss; the wrapper counts a step once, not once an architecture."""
+    count = optim_wrapper._inner_count
+    optim_wrapper.backward(optim_wrapper.scale_loss(loss))
+    if not last:
+        optim_wrapper._inner_count = count
+
+
+def update(optim_wrapper: OptimWrapper) -> None:
+    """Update the weights where the wrapper's accumulation is complete."""
+    if optim_wrapper.should_update():
+        optim_wrapper.step()
+        optim_wrapper.zero_grad()

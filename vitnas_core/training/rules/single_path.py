@@ -1,0 +1,33 @@
+"""Single-path training: one architecture a step (AutoFormer, FocusFormer)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmengine.optim import OptimWrapper
+from torch import Tensor, nn
+
+from ...backbones import elastic_backbone
+from ...errors import VitnasError
+from ...registry import RULES
+from ...spaces import Arch
+from ..samplers import ArchSampler
+from .base import TrainingRule
+
+
+@RULES.register_module()
+class SinglePath(TrainingRule):
+    """Train the step's only architecture, as if the model were that one: mm's own ``train_step``."""
+
+    def check(self, sampler: ArchSampler) -> None:
+        """Refuse a sampler of several architectures."""
+        if sampler.num_archs != 1:
+            raise VitnasError(
+                f'vitnas.SinglePath trains one architecture a step, but {type(sampler).__name__} draws '
+                f'{sampler.num_archs}; use rule=dict(type="vitnas.Sandwich")'
+            )
+
+    def step(self, model: nn.Module, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
+        """One ordinary training step at the architecture."""
+        elastic_backbone(model).set_arch(archs[0])
+        return model.train_step(batch, optim_wrapper=optim_wrapper)

@@ -1,0 +1,9 @@
+"""Samplers: which architectures a training step trains."""
+
+from .base import ArchSampler
+from .fixed import FixedSampler
+from .sandwich import SandwichSampler
+from .uniform import UniformSampler
+from .warmup import WarmUpSampler
+
+__all__ = ['ArchSampler', 'FixedSampler', 'SandwichSampler', 'UniformSampler', 'WarmUpSampler']

@@ -1,0 +1,34 @@
+"""Sandwich sampling: the largest, the smallest and random ones (BigNAS; S3, Sec. 3.2; NASViT, Sec. 3)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import VitnasError
+from ...registry import ARCH_SAMPLERS
+from ...spaces import Arch, SearchSpace
+from .base import ArchSampler
+
+
+@ARCH_SAMPLERS.register_module()
+class SandwichSampler(ArchSampler):
+    """The largest and the smallest architecture in every step, and random ones between them.
+
+    Args:
+        num_random: How many random ones. Defaults to 2, as in S3 and NASViT.
+
+    Raises:
+        VitnasError: ``num_random`` is negative or no whole number.
+    """
+
+    largest_first = True
+
+    def __init__(self, num_random: int = 2) -> None:
+        if not isinstance(num_random, int) or num_random < 0:
+            raise VitnasError(f'`num_random` should be a whole number from 0, but got {num_random!r}')
+        self.num_random = num_random
+        self.num_archs = 2 + num_random
+
+    def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
+        """The largest, the smallest, then the random ones."""
+        return [space.largest(), space.smallest(), *(space.sample(rng) for _ in range(self.num_random))]

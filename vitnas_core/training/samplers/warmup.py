@@ -1,0 +1,35 @@
+"""A warm-up that opens widths and depths gradually, from the largest architecture on (ViT-ResNAS, Sec. 3.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import VitnasError
+from ...registry import ARCH_SAMPLERS
+from ...spaces import Arch, SearchSpace
+from .base import ArchSampler
+
+
+@ARCH_SAMPLERS.register_module()
+class WarmUpSampler(ArchSampler):
+    """Another sampler on a space that opens: at first it holds only the largest options.
+
+    Args:
+        sampler: The sampler to wrap, or its config.
+        fraction: By which part of the training the whole space is open. Defaults to 0.25.
+
+    Raises:
+        VitnasError: ``fraction`` is not above 0 and at most 1.
+    """
+
+    def __init__(self, sampler: ArchSampler | dict, fraction: float = 0.25) -> None:
+        if not 0 < fraction <= 1:
+            raise VitnasError(f'`fraction` should be above 0 and at most 1, but got {fraction!r}')
+        self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
+        self.fraction = fraction
+        self.num_archs, self.largest_first = self.sampler.num_archs, self.sampler.largest_first
+
+    def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
+        """What the wrapped sampler draws of the part that is open."""
+        share = min(1.0, progress / self.fraction)
+        return self.sampler.sample(space if share == 1 else space.upper(share), rng, progress)
