@@ -102,8 +102,11 @@ def _first_line(err: Exception) -> str:
     return (str(err).strip() or type(err).__name__).splitlines()[0][:200]
 
 
+def load_from_local(filename: str, map_location: Any) -> Any:
+    """:func:`read` under the name that mmengine's log derives its word from."""
+    return read(filename, map_location)
+
+
 def register() -> None:
     """Make :func:`read` mmengine's loader of local files."""
-    CheckpointLoader.register_scheme(
-        prefixes='', loader=lambda filename, map_location: read(filename, map_location), force=True
-    )
+    CheckpointLoader.register_scheme(prefixes='', loader=load_from_local, force=True)

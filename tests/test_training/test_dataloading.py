@@ -1,4 +1,4 @@
-"""Keyed samples: each position once, whatever the number of ranks, and a start in the middle loads nothing before it."""
+"""Keyed samples: each position once for any number of ranks; a start in the middle loads nothing before it."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_ranks_share_the_positions_of_one(monkeypatch: pytest.MonkeyPatch, world
         sampler = KeyedBatchSampler(BatchSampler(order, batch_size, drop_last=True))
         return [key for batch in sampler for key in batch]
 
-    one = {(key.index, key.position) for key in keys(0, 1, 4)}
-    shared = [(key.index, key.position) for rank in range(world) for key in keys(rank, world, 5 if world == 4 else 2)]
+    one = {(key.number, key.position) for key in keys(0, 1, 4)}
+    shared = [(key.number, key.position) for rank in range(world) for key in keys(rank, world, 5 if world == 4 else 2)]
     assert sorted(shared) == sorted(one)
 
 

@@ -24,8 +24,8 @@ class ElasticBackbone(BaseModule):
     """A backbone that runs any architecture of its space; a fixed network is a space of one.
 
     Subclasses build layers for the largest architecture, implement :meth:`check_fits`,
-    :meth:`activate`, :meth:`stage_blocks`, :meth:`out_channels`, :meth:`forward` and :meth:`cost`, and leave the arguments
-    that rebuild them in ``settings``.
+    :meth:`activate`, :meth:`stage_blocks`, :meth:`out_channels`, :meth:`forward` and :meth:`cost`, and
+    leave the arguments that rebuild them in ``settings``.
 
     Args:
         arch: A fixed architecture: a zoo name, the path of an architecture file, or the data.

@@ -18,9 +18,9 @@ from ..randomness import kept, seed_globals
 
 
 class SampleKey(NamedTuple):
-    """What a batch sampler asks for: a sample, and what seeds its transforms."""
+    """What a batch sampler asks for: the number of a sample, and what seeds its transforms."""
 
-    index: int
+    number: int
     seed: int
     data_pass: int
     position: int
@@ -49,7 +49,7 @@ class SeededDataset(Dataset):
 
     def _load(self, key: SampleKey) -> Any:
         seed_globals(key.seed, key.data_pass, key.position)
-        return self.dataset[key.index]
+        return self.dataset[key.number]
 
     def __getattr__(self, name: str) -> Any:
         if name == 'dataset':  # while being unpickled
@@ -90,7 +90,7 @@ class KeyedBatchSampler:
 
 def seeded_loader(loader: DataLoader) -> DataLoader:
     """The same data loader with keyed samples; its ``batch_sampler`` is a :class:`KeyedBatchSampler`."""
-    more = {'prefetch_factor': loader.prefetch_factor} if loader.num_workers else {}
+    more: dict[str, Any] = {'prefetch_factor': loader.prefetch_factor} if loader.num_workers else {}
     return DataLoader(
         SeededDataset(loader.dataset),
         batch_sampler=KeyedBatchSampler(loader.batch_sampler),  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ class SupernetTrainLoop(BaseLoop):
         self.rule.check(self.sampler)
         _check_wrapper(runner.model)
         super().__init__(runner, dataloader)
-        self.dataloader = seeded_loader(self.dataloader)
+        self.dataloader: DataLoader = seeded_loader(self.dataloader)
         self._batches: KeyedBatchSampler = self.dataloader.batch_sampler  # type: ignore[assignment]
         self.by_epoch = max_epochs is not None
         # Infinite samplers never end a pass: all iterations are one.

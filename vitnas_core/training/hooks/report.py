@@ -111,10 +111,10 @@ def _evaluate(runner: Runner, archs: dict[str, Arch]) -> dict[str, tuple[dict[st
     model, loop = runner.model, runner.val_loop
     backbone, classes = elastic_backbone(model), getattr(getattr(unwrap(model), 'head', None), 'num_classes', 0)
     evaluators = {name: copy.deepcopy(loop.evaluator) for name in archs}
-    size = None
+    size: tuple[int, int] = (0, 0)
     model.eval()
     for batch in loop.dataloader:
-        size = size or tuple(unwrap(model).data_preprocessor(copy.deepcopy(batch))['inputs'].shape[-2:])
+        size = tuple(unwrap(model).data_preprocessor(copy.deepcopy(batch))['inputs'].shape[-2:])
         for name, arch in archs.items():
             backbone.set_arch(arch)
             evaluators[name].process(data_samples=model.val_step(copy.deepcopy(batch)), data_batch=batch)

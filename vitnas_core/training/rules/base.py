@@ -7,7 +7,7 @@ from typing import Any
 
 from mmengine.model import is_model_wrapper
 from mmengine.optim import OptimWrapper
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...spaces import Arch
 from ..samplers import ArchSampler
@@ -23,7 +23,7 @@ class TrainingRule:
             VitnasError: They do not fit, and why.
         """
 
-    def step(self, model: nn.Module, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
+    def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
         """Train one step.
 
         Args:
@@ -38,12 +38,12 @@ class TrainingRule:
         raise NotImplementedError
 
 
-def unwrap(model: nn.Module) -> nn.Module:
+def unwrap(model: Any) -> Any:
     """The model itself, without its distributed wrapper."""
     return model.module if is_model_wrapper(model) else model
 
 
-def reduced(model: nn.Module, last: bool) -> contextlib.AbstractContextManager:
+def reduced(model: Any, last: bool) -> contextlib.AbstractContextManager:
     """For one architecture of several: ranks exchange gradients with the last one only, then of all."""
     return contextlib.nullcontext() if last or not hasattr(model, 'no_sync') else model.no_sync()
 

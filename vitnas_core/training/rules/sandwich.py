@@ -39,7 +39,7 @@ class Sandwich(TrainingRule):
                 f'{type(sampler).__name__} does not draw first; use sampler=dict(type="vitnas.SandwichSampler")'
             )
 
-    def step(self, model: nn.Module, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
+    def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
         """Forward and backward each architecture on the same augmented batch, then update."""
         backbone = elastic_backbone(model)
         with optim_wrapper.optim_context(model):
@@ -58,7 +58,7 @@ class Sandwich(TrainingRule):
         update(optim_wrapper)
         return {'loss': sum(losses), **{f'loss_arch{i}': loss for i, loss in enumerate(losses)}}  # type: ignore[dict-item]
 
-    def _loss(self, model: nn.Module, data: Any, teacher: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def _loss(self, model: Any, data: Any, teacher: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The loss of the active architecture, and its logits where something is distilled."""
         if self.distill is None:
             return unwrap(model).parse_losses(model._run_forward(data, mode='loss'))[0], None
@@ -73,7 +73,7 @@ class Sandwich(TrainingRule):
 
 
 @contextlib.contextmanager
-def _logits_of(model: nn.Module) -> Iterator[list[Any]]:
+def _logits_of(model: Any) -> Iterator[list[Any]]:
     """What the head returns meanwhile, so that one pass gives the loss and the logits."""
     head, seen = getattr(model, 'head', None), []  # type: ignore[var-annotated]
     if not isinstance(head, nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mmengine.optim import OptimWrapper
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...backbones import elastic_backbone
 from ...errors import VitnasError
@@ -27,7 +27,7 @@ class SinglePath(TrainingRule):
                 f'{sampler.num_archs}; use rule=dict(type="vitnas.Sandwich")'
             )
 
-    def step(self, model: nn.Module, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
+    def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
         """One ordinary training step at the architecture."""
         elastic_backbone(model).set_arch(archs[0])
         return model.train_step(batch, optim_wrapper=optim_wrapper)
