@@ -39,6 +39,8 @@ RANGES: dict[str, tuple[str, str]] = {
     'numpy': ('1.26', ''),
     'safetensors': ('0.4', ''),
     'scikit-learn': ('1.3', ''),
+    'scipy': ('1.10', ''),
+    'matplotlib': ('3.7', ''),
     'ftfy': ('', ''),
     'regex': ('', ''),
 }

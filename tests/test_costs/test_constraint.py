@@ -103,7 +103,7 @@ def test_find_meets_very_narrow_windows(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     ('limits', 'message'),
     [
-        (dict(flops=(None, 1)), "a constraint should be on params or macs, but got 'flops'"),
+        (dict(flops=(None, 1)), "a constraint should be on params or macs or latency, but got 'flops'"),
         (dict(macs=1e9), r'the limits of macs should be a pair \(low, high\)'),
         (dict(macs=(2, 1)), 'with low <= high'),
         (dict(macs=('a', 1)), 'the limits of macs should be numbers with low <= high'),

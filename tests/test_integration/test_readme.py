@@ -10,6 +10,8 @@ from mmengine.model import revert_sync_batchnorm
 from mmengine.registry import init_default_scope
 from mmengine.runner import Runner
 
+from vitnas_core.registry import ARCH_SAMPLERS, RULES
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / 'README.md').read_text()
 BLOCKS = re.findall(r'```python\n(.*?)```', README, re.DOTALL)
@@ -37,7 +39,7 @@ def _models(scope: str):
 
 def test_there_are_blocks() -> None:
     assert len(SNIPPETS) == 3
-    assert len(CONFIGS) == 2
+    assert len(CONFIGS) == 3
 
 
 @pytest.mark.parametrize('block', SNIPPETS, ids=range(len(SNIPPETS)))
@@ -76,8 +78,18 @@ def test_segmentor_predicts(tmp_path: Path) -> None:
     assert logits.shape == (1, 150, 96, 64)
 
 
+def test_the_sentence_of_parts_builds(tmp_path: Path) -> None:
+    name = 'sandwich_imagenet.py'
+    (tmp_path / name).write_text(CONFIGS[name].replace("'projects/", f"'{ROOT}/projects/"))
+    cfg = Config.fromfile(tmp_path / name)
+    sampler, rule = ARCH_SAMPLERS.build(cfg.train_cfg.sampler), RULES.build(cfg.train_cfg.rule)
+    rule.check(sampler)
+    assert cfg.train_cfg.max_epochs == 500 and sampler.num_archs == 4
+
+
 def test_commands_and_links_exist() -> None:
-    for path in re.findall(r'\b((?:tools|projects|configs|requirements)/[\w./-]+\.\w+)', README):
+    text = README.replace('$configs/', 'projects/classification/configs/autoformer/')
+    for path in re.findall(r'\b((?:tools|projects|configs|requirements)/[\w./-]+\.\w+)', text):
         assert (ROOT / path).is_file(), path
     for link in re.findall(r'\]\((?!http)([^)]+)\)', README):
         assert (ROOT / link).exists(), link

@@ -1,10 +1,9 @@
-"""``tools/analysis/get_cost.py`` and the quickstart print what they promise."""
+"""``tools/analysis/get_cost.py`` prints what it promises."""
 
 from pathlib import Path
 
 import pytest
 
-from tools import quickstart
 from tools.analysis import get_cost
 from vitnas_core import zoo
 
@@ -33,14 +32,3 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit):
         get_cost.main(['--shape', '0'])
     assert '--shape should be a side, or height and width' in capsys.readouterr().err
-
-
-def test_quickstart(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    quickstart.main(['--epochs', '1', '--work-dir', str(tmp_path)])
-    out = capsys.readouterr().out
-    assert 'AutoFormer-T' in out and '5.87' in out and '53.69' in out
-    assert '22 of 22 iterations' in out
-    assert 'accuracy on 355 test digits' in out
-    assert (tmp_path / 'epoch_1.pth').is_file()
-    with pytest.raises(SystemExit):
-        quickstart.main(['--epochs', '0'])

@@ -88,7 +88,7 @@ def test_test_sh_passes_arguments_and_exit_code(ready, tmp_path):
 def test_quickstart_sh_passes_arguments(ready, tmp_path):
     result = run(['bash', ready / 'tools' / 'quickstart.sh', '--fast'], cwd=tmp_path, VITNAS_PYTHON=None)
     assert result.returncode == 7, result.stderr
-    assert result.stdout.splitlines()[-1].startswith('python tools/quickstart.py --fast in')
+    assert result.stdout.splitlines()[-1].startswith('python -m tools.quickstart --fast in')
 
 
 def test_python_that_does_not_exist(tmp_path):

@@ -1,7 +1,8 @@
-"""What an architecture costs, without building it; limits on costs; a real count to check against."""
+"""What an architecture costs, without building it; measured latency; limits on costs; a real count to check against."""
 
 from .constraint import Constraint, reachable_range
 from .cost import Cost, as_size
 from .counting import count_macs, count_params
+from .latency import LatencyTable
 
-__all__ = ['Constraint', 'Cost', 'as_size', 'count_macs', 'count_params', 'reachable_range']
+__all__ = ['Constraint', 'Cost', 'LatencyTable', 'as_size', 'count_macs', 'count_params', 'reachable_range']

@@ -23,7 +23,8 @@ class Constraint:
 
     Args:
         limits: Cost name → (low, high), None where there is no limit, e.g.
-            ``dict(macs=(None, 1.4e9), params=(None, 6e6))``. Defaults to None: everything is allowed.
+            ``dict(macs=(None, 1.4e9), params=(None, 6e6), latency=(None, 0.02))``, the last in seconds.
+            Defaults to None: everything is allowed.
 
     Raises:
         VitnasError: A name is no cost, or a pair of limits is malformed.
@@ -54,10 +55,14 @@ class Constraint:
         return self.violation(cost) == 0.0
 
     def violation(self, cost: Cost) -> float:
-        """By how much the limits are missed, as a sum of relative excesses; 0 where they are met."""
+        """By how much the limits are missed, as a sum of relative excesses; 0 where they are met.
+
+        Raises:
+            VitnasError: Latency is limited, but the cost has none.
+        """
         total = 0.0
         for name, (low, high) in self.limits.items():
-            value = getattr(cost, name)
+            value = _value(cost, name)
             if value > high:
                 total += value / high - 1 if high > 0 else np.inf
             elif value < low:
@@ -79,10 +84,9 @@ class Constraint:
         for name, (low, high) in self.limits.items():
             least, most = ranges[name]
             if most < low or least > high:
-                limit = f'{name} <= {_short(high)}' if least > high else f'{name} >= {_short(low)}'
-                raise InfeasibleError(
-                    f'no architecture of {called} has {limit}; the reachable range is {_short(least)} to {_short(most)}'
-                )
+                limit = f'{name} <= {_short(name, high)}' if least > high else f'{name} >= {_short(name, low)}'
+                reach = f'{_short(name, least)} to {_short(name, most)}'
+                raise InfeasibleError(f'no architecture of {called} has {limit}; the reachable range is {reach}')
         rng, nearest = np.random.default_rng(0), (space.smallest(), np.inf)
         for start in range(_STARTS):
             arch = (space.smallest, space.largest)[start]() if start < 2 else space.sample(rng)
@@ -91,34 +95,48 @@ class Constraint:
                 return found[0]
             nearest = min(nearest, found, key=lambda pair: pair[1])
         cost = price(nearest[0])
-        reach = ', '.join(f'{name} {_short(low)} to {_short(high)}' for name, (low, high) in ranges.items())
+        reach = ', '.join(f'{name} {_short(name, low)} to {_short(name, high)}' for name, (low, high) in ranges.items())
         raise InfeasibleError(
             f'found no architecture of {called} with {self._words()}; the reachable range is {reach}, '
-            f'and the nearest found has {", ".join(f"{n} {_short(getattr(cost, n))}" for n in self.limits)}'
+            f'and the nearest found has {", ".join(f"{n} {_short(n, getattr(cost, n))}" for n in self.limits)}'
         )
 
     def _words(self) -> str:
         bounds = []
         for name, (low, high) in self.limits.items():
-            bounds += [f'{name} >= {_short(low)}'] * (low > -np.inf) + [f'{name} <= {_short(high)}'] * (high < np.inf)
+            bounds += [f'{name} >= {_short(name, low)}'] * (low > -np.inf)
+            bounds += [f'{name} <= {_short(name, high)}'] * (high < np.inf)
         return ', '.join(bounds)
 
 
-def reachable_range(space: SearchSpace, price: Price, name: str) -> tuple[int, int]:
+def reachable_range(space: SearchSpace, price: Price, name: str) -> tuple[float, float]:
     """The least and the greatest value of a cost in a space, found in milliseconds.
 
     Goes from the smallest and from the largest architecture along single dimensions until none
     helps. That is exact where each dimension moves the cost in one direction whatever the others are,
-    as more heads, wider tokens or more blocks do.
+    as more heads, wider tokens or more blocks do; a measured latency does so but for noise.
 
     Args:
         space: The search space.
         price: What prices an architecture.
-        name: ``'params'`` or ``'macs'``.
+        name: ``'params'``, ``'macs'`` or ``'latency'``.
+
+    Raises:
+        VitnasError: Latency is asked for, but the costs have none.
     """
-    least = _descend(space, space.smallest(), lambda arch: getattr(price(arch), name))
-    most = _descend(space, space.largest(), lambda arch: -getattr(price(arch), name))
-    return int(least[1]), -int(most[1])
+    least = _descend(space, space.smallest(), lambda arch: _value(price(arch), name))
+    most = _descend(space, space.largest(), lambda arch: -_value(price(arch), name))
+    return least[1], -most[1]
+
+
+def _value(cost: Cost, name: str) -> float:
+    value = getattr(cost, name)
+    if value is None:
+        raise VitnasError(
+            f'a limit on {name} needs measured latencies, but the costs have none; '
+            f'give latency_table, which tools/analysis/build_latency_table.py makes'
+        )
+    return value
 
 
 def _descend(space: SearchSpace, arch: Arch, value: Callable[[Arch], float]) -> tuple[Arch, float]:
@@ -142,7 +160,9 @@ def _descend(space: SearchSpace, arch: Arch, value: Callable[[Arch], float]) -> 
     return arch, best
 
 
-def _short(value: float) -> str:
+def _short(name: str, value: float) -> str:
+    if name == 'latency':
+        return f'{value:.4g} s'
     for size, unit in ((1e9, 'G'), (1e6, 'M')):
         if abs(value) >= size:
             return f'{value / size:.5g}{unit}'

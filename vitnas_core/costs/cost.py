@@ -1,4 +1,4 @@
-"""``Cost``: parameters and multiply-accumulates of one architecture."""
+"""``Cost``: parameters, multiply-accumulates and, where it was measured, latency of one architecture."""
 
 from dataclasses import dataclass
 from numbers import Integral
@@ -14,13 +14,16 @@ class Cost:
     Args:
         params: Number of parameters.
         macs: Multiply-accumulates of one image (what the papers call FLOPs), by the convention of the family.
+        latency: Seconds that a :class:`~vitnas_core.costs.LatencyTable` predicts. Defaults to None: there is none.
     """
 
     params: int
     macs: int
+    latency: float | None = None
 
     def __str__(self) -> str:
-        return f'{self.params / 1e6:.2f}M params, {self.macs / 1e9:.3f}G MACs'
+        time = '' if self.latency is None else f', {1000 * self.latency:.4g} ms'
+        return f'{self.params / 1e6:.2f}M params, {self.macs / 1e9:.3f}G MACs{time}'
 
 
 def as_size(name: str, value: Any) -> tuple[int, int]:

@@ -38,7 +38,7 @@ class SupernetReportHook(Hook):
     again are dropped. Averaged weights (``EMAHook``) are used where there are any.
 
     Args:
-        interval: Every how many epochs, or iterations where the loop counts these. Defaults to 1.
+        interval: Every how many epochs, or iterations where the loop counts these, and after the last. Defaults to 1.
         num_random: How many random architectures. Defaults to 3.
         seed: What draws them. Defaults to 0.
     """
@@ -68,12 +68,12 @@ class SupernetReportHook(Hook):
 
     def after_train_epoch(self, runner: Runner) -> None:
         """Report where it is due by epochs."""
-        if self.by_epoch and self.every_n_epochs(runner, self.interval):
+        if self.by_epoch and (self.every_n_epochs(runner, self.interval) or self.is_last_train_epoch(runner)):
             self._report(runner, runner.epoch + 1, runner.iter)
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
         """Report where it is due by iterations."""
-        if not self.by_epoch and self.every_n_train_iters(runner, self.interval):
+        if not self.by_epoch and (self.every_n_train_iters(runner, self.interval) or self.is_last_train_iter(runner)):
             self._report(runner, runner.epoch, runner.iter + 1)
 
     def _report(self, runner: Runner, epoch: int, step: int) -> None:

@@ -1,4 +1,7 @@
-"""A small AutoFormer, trained alone on the embedded digits in about a minute on two cores."""
+"""Train a small AutoFormer alone on all training digits, about a minute on two cores; tested on the others.
+
+What a search found: ``--cfg-options model.backbone.arch=SEARCH_DIR/best_arch.json``.
+"""
 
 _base_ = ['../../../../configs/_base_/default_runtime.py', '../../../../configs/_base_/datasets/digits.py']
 
@@ -12,14 +15,17 @@ model = dict(
     head=dict(
         type='LinearClsHead',
         num_classes=10,
-        in_channels=96,
+        in_channels='auto',
         loss=dict(type='LabelSmoothLoss', label_smooth_val=0.1),
     ),
 )
+# Nothing is compared any more, so the held-out images are trained on, too.
+train_dataloader = dict(
+    dataset=dict(_delete_=True, type='vitnas.Digits', split='train', pipeline=_base_.train_pipeline)
+)
+val_dataloader = dict(_delete_=True, **_base_.test_dataloader)
 
 train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=20, val_interval=5)
-val_cfg = dict()
-test_cfg = dict()
 optim_wrapper = dict(
     optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05),
     paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),

@@ -1,0 +1,19 @@
+"""Train the searched network with inherited weights for 30 more epochs; another subnet:
+
+``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
+
+DIR is what ``tools/extract_subnet.py … --out DIR`` wrote. The learning rate is ours.
+"""
+
+_base_ = './autoformer-tiny_retrain_1xb128-500e_cifar100.py'
+
+subnet = 'work_dirs/autoformer-tiny_search_evolution-1.8g_cifar100/subnet'
+model = dict(backbone=dict(arch=f'{subnet}/arch.json'))
+load_from = f'{subnet}/weights.safetensors'
+
+train_cfg = dict(max_epochs=30, val_interval=5)
+optim_wrapper = dict(optimizer=dict(lr=1e-5))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=1e-3, by_epoch=True, end=1, convert_to_iter_based=True),
+    dict(type='CosineAnnealingLR', eta_min=1e-6, by_epoch=True, begin=1, end=30),
+]

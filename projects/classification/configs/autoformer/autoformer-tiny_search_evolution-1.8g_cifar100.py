@@ -1,0 +1,30 @@
+"""Search AutoFormer-T of at most 1.8 G MACs on CIFAR-100; of another supernet: ``--cfg-options load_from=FILE``.
+
+The limit is what the evolutionary search of FocusFormer's Tab. 2 found.
+"""
+
+_base_ = './autoformer-tiny_supernet_1xb128-500e_cifar100.py'
+
+train_cfg = dict(
+    _delete_=True,
+    type='vitnas.EvolutionSearchLoop',
+    evaluator=dict(type='Accuracy'),
+    constraint=dict(macs=(None, 1.8e9)),
+    input_size=224,
+    num_classes=100,
+    population=50,
+    parents=10,
+    generations=20,
+    mutations=25,
+    crossovers=25,
+    mutation_prob=dict(depth=0.4, stage=0.4, block=0.2),
+)
+train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
+load_from = 'work_dirs/autoformer-tiny_supernet_1xb128-500e_cifar100/epoch_500.pth'
+
+# A search trains nothing and validates by itself.
+param_scheduler = None
+val_dataloader = None
+val_evaluator = None
+val_cfg = None
+custom_hooks = []

@@ -1,0 +1,84 @@
+"""The score of a candidate is what mmengine's own validation gives, and images are decoded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mmengine.runner import Runner
+
+from tests.families import FAMILIES
+from vitnas_core.datasets import Digits
+from vitnas_core.errors import VitnasError
+
+from .common import build, config
+
+SEARCH = dict(type='vitnas.RandomSearchLoop', num_candidates=1)
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp('evaluator')
+
+
+def runner(folder: Path, name: str, validate: bool = False, **search: Any) -> Runner:
+    cfg = config(folder / name, {**SEARCH, **search})
+    if validate:
+        loader = dict(cfg['train_dataloader'], sampler=dict(type='DefaultSampler', shuffle=False))
+        cfg.update(val_cfg=dict(), val_dataloader=loader, val_evaluator=dict(type='mmpretrain.Accuracy'))
+    built = build(cfg)
+    built.load_or_resume()
+    return built
+
+
+@pytest.mark.parametrize('family', FAMILIES)
+def test_the_score_is_that_of_a_plain_validation(folder: Path, family: str, rng: np.random.Generator) -> None:
+    run = runner(folder, 'plain', validate=True)
+    evaluator, backbone = run.train_loop.evaluator, run.model.backbone
+    archs = [backbone.space.sample(rng) for _ in range(3)]
+    scores = [evaluator.evaluate(arch) for arch in archs]
+    assert len({score.value for score in scores}) > 1
+    assert [evaluator.evaluate(arch) for arch in reversed(archs)] == scores[::-1]  # whatever was scored before
+    for arch, score in zip(archs, scores):
+        backbone.set_arch(arch)
+        assert score.value == pytest.approx(run.val_loop.run()['accuracy/top1']) and score.complete
+
+
+@pytest.mark.parametrize(('keep_gb', 'reads'), [(4.0, 100), (0.0, 300), (60 * 3 * 32 * 32 / 2**30, 100 + 2 * 50)])
+def test_images_are_decoded_once_as_far_as_there_is_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, keep_gb: float, reads: int, rng: np.random.Generator
+) -> None:
+    evaluator = runner(folder, f'keep{keep_gb}', keep_gb=keep_gb).train_loop.evaluator
+    whole = runner(folder, 'whole').train_loop.evaluator
+    count, read = [], Digits.__getitem__
+    archs = [evaluator.backbone.space.sample(rng) for _ in range(3)]
+    expected = [whole.evaluate(arch) for arch in archs]
+    monkeypatch.setattr(Digits, '__getitem__', lambda self, index: (count.append(index), read(self, index))[1])
+    assert [evaluator.evaluate(arch) for arch in archs] == expected
+    assert len(count) == reads
+
+
+def test_a_share_is_the_first_batches(folder: Path, rng: np.random.Generator) -> None:
+    evaluator = runner(folder, 'share').train_loop.evaluator
+    arch, seen = evaluator.backbone.space.sample(rng), []
+    step = evaluator.model.val_step
+    evaluator.model.val_step = lambda batch: (seen.append(len(batch['inputs'])), step(batch))[1]
+    for share, batches in ((0.01, 1), (0.25, 1), (0.26, 2), (0.5, 2), (1.0, 4)):
+        seen.clear()
+        evaluator.evaluate(arch, share=share)
+        assert seen == [25] * batches
+
+
+def test_an_unknown_metric_is_answered_with_the_known(folder: Path, rng: np.random.Generator) -> None:
+    evaluator = runner(folder, 'metric', metric='accuracy/top5').train_loop.evaluator
+    with pytest.raises(VitnasError, match='`metric` of the search is accuracy/top5; the evaluator gives accuracy/top1'):
+        evaluator.evaluate(evaluator.backbone.space.sample(rng))
+
+
+def test_racing_needs_a_mean(folder: Path) -> None:
+    metric = dict(type='mmpretrain.SingleLabelMetric')
+    run = runner(folder, 'mean', racing=dict(confidence=0.9), evaluator=metric)
+    with pytest.raises(VitnasError, match="mean over images, mmpretrain's Accuracy alone, but got SingleLabelMetric"):
+        assert run.train_loop

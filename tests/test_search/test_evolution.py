@@ -1,0 +1,75 @@
+"""Evolution against the published loop, on the fitness that it was run on."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vitnas_core import zoo
+from vitnas_core.backbones import AutoFormer
+from vitnas_core.costs import Constraint
+from vitnas_core.search import Candidate, EvolutionSearchLoop, ranked
+from vitnas_core.search.feasible import FeasibleSpace
+from vitnas_core.spaces import Arch
+
+REFERENCE = json.loads((Path(__file__).parents[1] / 'data' / 'reference' / 'autoformer' / 'evolution.json').read_text())
+
+
+def fitness(arch: Arch) -> float:
+    """As REFERENCE['fitness'] says."""
+    blocks = arch.stages[0].blocks
+    ratio = np.mean([abs(block['mlp_ratio'] - (4.0 if i % 2 else 3.5)) for i, block in enumerate(blocks)])
+    heads = np.mean([abs(block['num_heads'] - (3 if i % 3 else 4)) for i, block in enumerate(blocks)])
+    return 100 - 10 * ratio - 10 * heads - abs(len(blocks) - 13) - abs(arch.stages[0]['embed_dim'] - 216) / 24
+
+
+def published() -> EvolutionSearchLoop:
+    """The strategy with the published numbers, without a network."""
+    loop = object.__new__(EvolutionSearchLoop)
+    space, limits = zoo.load_space('autoformer-tiny'), REFERENCE['limits_used']
+    price = partial(AutoFormer.cost, input_size=224, num_classes=1000)
+    window = (limits['min_param_limits'] * 1e6, limits['param_limits'] * 1e6)
+    defaults = REFERENCE['defaults']
+    loop.__dict__.update(
+        space=space,
+        feasible=FeasibleSpace(space, price, Constraint(dict(params=window))),
+        population=defaults['population_num'],
+        parents=defaults['select_num'],
+        mutations=defaults['mutation_num'],
+        crossovers=defaults['crossover_num'],
+        mutation_prob=dict(depth=defaults['s_prob'], stage=defaults['s_prob'], block=defaults['m_prob']),
+    )
+    return loop
+
+
+def test_defaults_are_the_published_ones() -> None:
+    import inspect
+
+    found = {name: p.default for name, p in inspect.signature(EvolutionSearchLoop.__init__).parameters.items()}
+    names = dict(population='population_num', parents='select_num', generations='max_epochs')
+    names.update(mutations='mutation_num', crossovers='crossover_num')
+    published_ = {ours: REFERENCE['defaults'][theirs] for ours, theirs in names.items()}
+    assert {ours: found[ours] for ours in names} == published_
+
+
+@pytest.mark.parametrize('seed', [0, 1, 2])
+def test_the_optimum_is_reached_about_as_soon_as_published(seed: int) -> None:
+    loop, history = published(), []
+    slowest = max(run['best_by_generation'].index(100.0) for run in REFERENCE['runs'])
+    best = []
+    for generation in range(slowest + 4):
+        proposals = loop.propose(generation, history, np.random.default_rng([seed, generation]))
+        assert len(proposals) == 50 and all(p.arch in loop.feasible for p in proposals)
+        if generation:
+            assert sum(bool(p.parents) for p in proposals) >= 25  # mutations and crossovers, not chance
+        for proposal in proposals:
+            history.append(Candidate(len(history), generation, proposal.arch, {'macs': 0}, fitness(proposal.arch)))
+        best.append(ranked(history)[0].score)
+        if best[-1] == 100.0:
+            break
+    assert best == sorted(best) and best[-1] == 100.0, best
+    assert len({c.arch for c in history}) == len(history)

@@ -1,0 +1,221 @@
+"""Kill a real search again and again: ``python tools/benchmarks/kill_search.py [--kills 30]``.
+
+A small supernet is searched on the digits by one or two processes, which get a SIGKILL at a random moment
+and are started again, each time with one or two, until the search ends. Then it is held against one that
+nobody killed, and the next begins, until there were enough kills. Checked are:
+
+    lost      candidates whose line was written and that a reader of the files does not find, after every kill
+    repeated  candidates that were evaluated again although their line was written
+    history   every candidate of the finished search, its seconds apart
+    winner    best_arch.json and pareto.json, byte by byte
+
+What is being evaluated when the kill comes is evaluated again; ``begun`` counts that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import vitnas_core  # noqa: F401  (before mmpretrain: it mends its import)
+from tools.benchmarks.search import make_runner, save_supernet
+
+SEARCH = dict(type='vitnas.EvolutionSearchLoop', population=10, parents=4, generations=3, mutations=5, crossovers=5)
+
+
+@dataclass
+class Findings:
+    """What was seen over all searches."""
+
+    kills: int = 0
+    searches: int = 0
+    written: int = 0
+    begun: int = 0
+    restarts_with_other_ranks: int = 0
+    kills_in_evaluation: int = 0
+    lost: int = 0
+    repeated: int = 0
+    other_history: int = 0
+    other_winner: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether every promise held."""
+        return not (self.lost or self.repeated or self.other_history or self.other_winner)
+
+
+def work(folder: Path, supernet: Path, seed: int, rank: int, world: int, meeting: str) -> None:
+    """One process of a search, which notes what it begins to evaluate and what it has written."""
+    from vitnas_core.search import Journal, SearchLoop, SubnetEvaluator
+
+    torch.set_num_threads(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    notes = os.open(folder / 'notes', os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    evaluate, append, score = SubnetEvaluator.evaluate, Journal.append, SearchLoop._score
+    fresh: set[int] = set()
+
+    def noted_evaluate(self: Any, *args: Any) -> Any:
+        os.write(notes, b'begun\n')
+        return evaluate(self, *args)
+
+    def noted_score(self: Any, number: int, *args: Any) -> Any:
+        fresh.add(number)
+        return score(self, number, *args)
+
+    def noted_append(self: Any, candidate: Any) -> None:
+        append(self, candidate)
+        if candidate.id in fresh:  # not one that is merged from another rank
+            fresh.discard(candidate.id)
+            os.write(notes, f'written {candidate.id}\n'.encode())
+
+    SubnetEvaluator.evaluate = noted_evaluate  # type: ignore[method-assign, assignment]
+    SearchLoop._score = noted_score  # type: ignore[method-assign, assignment]
+    Journal.append = noted_append  # type: ignore[method-assign]
+    if world > 1:
+        torch.distributed.init_process_group('gloo', init_method=f'file://{meeting}', rank=rank, world_size=world)
+    make_runner(folder / 'run', supernet, SEARCH, seed, per_class=10, batch_size=25).train()
+
+
+def start(folder: Path, supernet: Path, seed: int, world: int) -> list[Any]:
+    """Start the processes of a search."""
+    folder.mkdir(parents=True, exist_ok=True)
+    context = multiprocessing.get_context('fork')  # what is imported here need not be imported again
+    meeting = str(folder / f'meeting{time.time_ns()}')
+    running = [
+        context.Process(target=work, args=(folder, supernet, seed, rank, world, meeting)) for rank in range(world)
+    ]
+    for process in running:
+        process.start()
+    return running
+
+
+def finish(running: list[Any], seconds: float) -> bool:
+    """Wait for processes; True if all of them ended well in time."""
+    end = time.monotonic() + seconds
+    for process in running:
+        process.join(max(0.0, end - time.monotonic()))
+    for process in running:
+        if process.exitcode not in (None, 0):
+            raise SystemExit(f'a search ended with exit code {process.exitcode}')
+    return all(process.exitcode == 0 for process in running)
+
+
+def await_evaluation(folder: Path, running: list[Any]) -> None:
+    """Wait until the processes evaluate one more candidate, or end."""
+    notes = folder / 'notes'
+    size = notes.stat().st_size if notes.exists() else 0
+    while any(process.is_alive() for process in running):
+        if notes.exists() and notes.stat().st_size > size:
+            return
+        time.sleep(0.005)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """The candidates in all journals of a folder, as any reader would see them; torn lines left out."""
+    found = {}
+    for path in sorted((folder / 'run').glob('history*.jsonl')):
+        content = path.read_bytes()
+        for line in content[: content.rfind(b'\n') + 1].splitlines()[1:]:
+            candidate = json.loads(line)
+            candidate.pop('seconds')
+            found[candidate['id']] = candidate
+    return [found[number] for number in sorted(found)]
+
+
+def _in_evaluation(folder: Path) -> bool:
+    """Whether the last note says that a candidate was begun and not yet written."""
+    return (folder / 'notes').read_text().rstrip().endswith('begun')
+
+
+def written(folder: Path) -> Counter:
+    """How often each candidate was written."""
+    notes = folder / 'notes'
+    rows = notes.read_text().splitlines() if notes.exists() else []
+    return Counter(int(row.split()[1]) for row in rows if row.startswith('written '))
+
+
+def kill_search(folder: Path, kills: int, seed: int = 0, verbose: bool = True) -> Findings:
+    """Kill searches until there were enough kills, then let the last one end.
+
+    Args:
+        folder: Where the searches run.
+        kills: How many SIGKILLs there are to be, one process or two at a time.
+        seed: Of the moments and of the searches. Defaults to 0.
+        verbose: Whether to print a line a search. Defaults to True.
+    """
+    draw, found = random.Random(seed), Findings()
+    supernet = save_supernet(folder / 'supernet.pth')
+    while found.kills < kills:
+        calm, shot = folder / f'calm{found.searches}', folder / f'killed{found.searches}'
+        begin = time.monotonic()
+        finish(start(calm, supernet, seed + found.searches, 1), 600)
+        whole = time.monotonic() - begin
+        before, last = found.kills, 0
+        while True:
+            world = draw.choice((1, 2))
+            found.restarts_with_other_ranks += last not in (0, world)
+            last = world
+            running = start(shot, supernet, seed + found.searches, world)
+            if draw.random() < 0.8:  # most kills come while candidates are evaluated, some while the search starts
+                await_evaluation(shot, running)
+            if finish(running, draw.uniform(0, 0.3) * whole if found.kills < kills else 600):
+                break
+            for process in draw.sample(running, len(running)):
+                os.kill(process.pid, signal.SIGKILL)
+                time.sleep(draw.uniform(0, 0.05) * (world - 1))
+            for process in running:
+                process.join()
+            found.kills += 1
+            there = {candidate['id'] for candidate in lines(shot)}
+            found.lost += len(set(written(shot)) - there)
+            found.kills_in_evaluation += (shot / 'notes').exists() and _in_evaluation(shot)
+        judge(found, calm, shot)
+        if verbose:
+            print(f'  search {found.searches}: {found.kills - before} kills, {len(lines(shot))} candidates', flush=True)
+    return found
+
+
+def judge(found: Findings, calm: Path, shot: Path) -> None:
+    """Hold a finished search against the one that nobody killed."""
+    counts = written(shot)
+    found.searches += 1
+    found.written += len(counts)
+    found.begun += (shot / 'notes').read_text().count('begun')
+    found.lost += len(set(counts) - {candidate['id'] for candidate in lines(shot)})
+    found.repeated += sum(count > 1 for count in counts.values())
+    found.other_history += lines(calm) != lines(shot)
+    results = ('best_arch.json', 'pareto.json')
+    found.other_winner += any((calm / 'run' / f).read_bytes() != (shot / 'run' / f).read_bytes() for f in results)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Kill, check, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--kills', type=int, default=30, help='defaults to 30')
+    parser.add_argument('--seed', type=int, default=0, help='of the moments; defaults to 0')
+    options = parser.parse_args(args)
+    with tempfile.TemporaryDirectory() as folder:
+        found = kill_search(Path(folder), options.kills, options.seed)
+    for name, value in vars(found).items():
+        print(f'{name.replace("_", " "):28} {value}')
+    print('passed' if found.passed else 'FAILED')
+    raise SystemExit(not found.passed)
+
+
+if __name__ == '__main__':
+    main()

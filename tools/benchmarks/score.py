@@ -1,0 +1,65 @@
+"""Score a trained supernet by the architectures inside it, with inherited weights; steps of studies.
+
+    score.py rank CONFIG CHECKPOINT TRUTH         correlations of hold-out scores with architectures trained alone
+    score.py compare CONFIG CHECKPOINT ARCH       test scores: searched, random of the same MACs, largest, smallest
+
+CONFIG is a search config: its train_dataloader is the hold-out part, its test_dataloader the test set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from mmengine.config import Config
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
+
+import vitnas_core  # noqa: F401  (before mm: it mends imports)
+from tools.benchmarks.studylib.results import write_measures
+from tools.benchmarks.studylib.scoring import Supernet, compare, rank
+from tools.benchmarks.studylib.truth import Truth
+from vitnas_core import zoo
+from vitnas_core.errors import VitnasError
+from vitnas_core.fileio import atomic_write
+
+
+def parse_args(args: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest='command', required=True)
+    for name, what in (('rank', 'truth'), ('compare', 'arch')):
+        command = commands.add_parser(name)
+        command.add_argument('config', help='search config')
+        command.add_argument('checkpoint', help="the supernet's weights")
+        command.add_argument(what, type=Path)
+        command.add_argument('--out', type=Path, required=True, help='folder for measures.json and more')
+    command.add_argument('--num-random', type=int, default=10, help='random architectures; defaults to 10')
+    command.add_argument('--seed', type=int, default=0, help='of the random ones; defaults to 0')
+    return parser.parse_args(args)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Score a supernet."""
+    options = parse_args(args)
+    try:
+        supernet = Supernet(Config.fromfile(options.config), options.checkpoint)
+        if options.command == 'rank':
+            truth = Truth.from_file(options.truth)
+            measures, scores = rank(supernet, truth)
+            rows = [f'{e.macs},{e.params},{e.score},{s}' for e, s in zip(truth.archs, scores)]
+            atomic_write(options.out / 'scores.csv', '\n'.join(['macs,params,truth,score', *rows, '']))
+        else:
+            rng = np.random.default_rng(options.seed)
+            measures = compare(supernet, zoo.load_arch(options.arch), options.num_random, rng)
+    except VitnasError as err:
+        raise SystemExit(f'{type(err).__name__}: {err}') from None
+    write_measures(options.out / 'measures.json', measures)
+    print(json.dumps(measures, indent=1))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,206 @@
+"""A whole search against a naive loop to the same winner, in one run: ``python tools/benchmarks/search.py``.
+
+Both search a small supernet, trained for a few seconds, on the digits by the same evolution with the same
+seeds and images, in one process. The naive loop validates each proposal as a plain runner does, one by one:
+images are decoded again for every candidate, and a proposal that came up before is evaluated again. It has as
+many generations, and more until it is as good as our winner. Ours is timed from the start to the report,
+with the journal and all its files, in seconds of the processor (one thread, no waiting), which other work on
+the machine hardly moves; once plain and once with racing at confidence 1, which drops only
+candidates that cannot become parents any more, so that its winner is the same for certain (and checked).
+The ratio is also given by its parts: number of evaluations, and time of one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.runner import Runner
+
+import vitnas_core  # noqa: F401  (before mmpretrain: it mends its import)
+from vitnas_core.search import EvolutionSearchLoop
+from vitnas_core.spaces import Arch
+
+SPACE = dict(
+    family='autoformer',
+    name='autoformer-digits',
+    stages=[dict(embed_dim=[48, 64, 80, 96], depth=[2, 3, 4], block=dict(num_heads=[1, 2], mlp_ratio=[1.0, 2.0]))],
+)
+SEARCH = dict(type='vitnas.EvolutionSearchLoop', population=30, parents=8, generations=8, mutations=15, crossovers=15)
+LIMIT = dict(macs=(None, 3.5e6))
+
+
+def model_config() -> dict[str, Any]:
+    """A small AutoFormer supernet for 32 × 32 images in 10 classes."""
+    return dict(
+        type='mmpretrain.ImageClassifier',
+        backbone=dict(
+            type='vitnas.AutoFormer', space=SPACE, img_size=32, patch_size=8, reach=4, out_type='avg_featmap'
+        ),
+        data_preprocessor=dict(type='mmpretrain.ClsDataPreprocessor', mean=[77.6] * 3, std=[95.9] * 3, num_classes=10),
+        head=dict(type='mmpretrain.LinearClsHead', num_classes=10, in_channels=96),
+    )
+
+
+def data_config(per_class: int, batch_size: int) -> dict[str, Any]:
+    """The hold-out part of the digits' training images."""
+    pipeline = [dict(type='Resize', scale=32, interpolation='bicubic'), dict(type='PackInputs')]
+    train = dict(type='vitnas.Digits', split='train', pipeline=pipeline)
+    return dict(
+        batch_size=batch_size,
+        num_workers=0,
+        dataset=dict(type='vitnas.HoldOut', part='holdout', per_class=per_class, dataset=train),
+        sampler=dict(type='DefaultSampler', shuffle=False),
+    )
+
+
+def save_supernet(path: Path, epochs: int = 0) -> Path:
+    """Write a supernet: trained with a random architecture in each step, or with random weights (0 epochs).
+
+    Random weights are spread so far that architectures score differently.
+    """
+    from mmengine.optim import OptimWrapper
+    from mmpretrain.registry import MODELS
+
+    torch.manual_seed(0)
+    model = MODELS.build(model_config())
+    if not epochs:
+        with torch.no_grad():
+            for name, tensor in model.named_parameters():
+                if tensor.ndim > 1:
+                    tensor.mul_(3.0 if 'backbone' in name else 10.0)
+    else:
+        data = data_config(10, 64)
+        data['dataset']['part'], data['sampler']['shuffle'] = 'train', True
+        loader, rng = Runner.build_dataloader(data, seed=0), np.random.default_rng(0)
+        wrapper = OptimWrapper(torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05))
+        for _ in range(epochs):
+            for batch in loader:
+                model.backbone.set_arch(model.backbone.space.sample(rng))
+                model.train_step(batch, wrapper)
+    torch.save({'state_dict': model.state_dict()}, path)
+    return path
+
+
+def make_runner(
+    work_dir: Path, supernet: Path, search: dict[str, Any], seed: int, per_class: int = 10, batch_size: int = 25
+) -> Runner:
+    """A runner that searches, and can validate on the same images."""
+    images, accuracy = data_config(per_class, batch_size), dict(type='mmpretrain.Accuracy')
+    return Runner.from_cfg(
+        Config(
+            dict(
+                model=model_config(),
+                work_dir=str(work_dir),
+                train_dataloader=images,
+                train_cfg=dict(evaluator=accuracy, constraint=LIMIT, input_size=32, num_classes=10, **search),
+                val_dataloader=images,
+                val_cfg=dict(),
+                val_evaluator=accuracy,
+                optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)),
+                load_from=str(supernet),
+                default_scope='mmpretrain',
+                randomness=dict(seed=seed),
+                experiment_name=work_dir.name,
+                log_level='ERROR',
+            )
+        )
+    )
+
+
+def naive_search(runner: Runner, winner: float, most: int) -> tuple[int, float]:
+    """The same evolution without a memory: a plain validation of each proposal, one by one.
+
+    A generation has as many mutations and crossovers of the best architectures as ours; whether one was
+    validated before it cannot know. It has as many generations as ours, and more until it is as good.
+
+    Args:
+        runner: A runner whose search loop gives the settings.
+        winner: The score that the other search found.
+        most: After how many validations to give up.
+
+    Returns:
+        How many validations there were, and the best score.
+    """
+    loop: EvolutionSearchLoop = runner.train_loop
+    runner.load_or_resume()
+    scored: dict[Arch, tuple[float, float]] = {}
+    validations, generation, best = 0, 0, 0.0
+    while generation < loop.generations or (best < winner and validations < most):
+        rng = np.random.default_rng([loop.seed, generation])
+        parents = sorted(scored, key=scored.__getitem__)[: loop.parents]
+        for arch in [naive_proposal(loop, parents, i, rng) for i in range(loop.population)]:
+            loop.backbone.set_arch(arch)
+            score = runner.val_loop.run()['accuracy/top1']
+            scored[arch], best = (-score, loop.price(arch).macs), max(best, score)
+            validations += 1
+        generation += 1
+    return validations, best
+
+
+def naive_proposal(loop: EvolutionSearchLoop, parents: list[Arch], index: int, rng: np.random.Generator) -> Arch:
+    """A random architecture without parents, else a mutation or a crossover; redrawn until it meets the limits."""
+    while True:
+        if not parents:
+            arch = loop.space.sample(rng)
+        elif index < loop.mutations:
+            arch = loop.space.mutate(parents[rng.integers(len(parents))], loop.mutation_prob, rng)
+        else:
+            a, b = (parents[i] for i in rng.integers(len(parents), size=2))
+            arch = loop.space.cross(a, b, rng)
+        if arch in loop.feasible:
+            return arch
+
+
+def compare(folder: Path, supernet: Path, seed: int, searches: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
+    """One turn; for each way to search: ratio of the whole, of the number of evaluations, of the time of one."""
+    seconds: dict[str, float] = {}
+    for name, search in searches.items():
+        runner = make_runner(folder / f'{name}{seed}', supernet, search, seed)
+        start = time.process_time()
+        runner.train()
+        seconds[name] = time.process_time() - start
+    loop = runner.train_loop
+    winners = [json.loads((folder / f'{name}{seed}' / 'pareto.json').read_text())[-1] for name in searches]
+    if any(winner != winners[0] for winner in winners):
+        raise SystemExit(f'the winners differ: {winners}')
+    best = winners[0]['score']
+    naive = make_runner(folder / f'naive{seed}', supernet, SEARCH, seed)
+    start = time.process_time()
+    count, found = naive_search(naive, best, most=4 * loop.num_proposals)
+    theirs = time.process_time() - start
+    ours = ', '.join(f'{name} {value:.1f} s' for name, value in seconds.items())
+    print(f'  seed {seed}: {ours}, {loop.iter} evaluations, score {best:.2f}; ', end='')
+    print(f'naive {theirs:.1f} s, {count} evaluations, score {found:.2f}', flush=True)
+    return {name: [theirs / s, count / loop.iter, theirs / count * loop.iter / s] for name, s in seconds.items()}
+
+
+def main(args: list[str] | None = None) -> None:
+    """Compare over several seeds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--threads', type=int, default=1, help='defaults to 1: on a busy machine threads wait')
+    parser.add_argument('--seeds', type=int, default=3, help='turns; defaults to 3')
+    parser.add_argument('--epochs', type=int, default=30, help='training of the supernet; defaults to 30')
+    options = parser.parse_args(args)
+    torch.set_num_threads(options.threads)
+    print(f'torch {torch.__version__}, {torch.get_num_threads()} threads')
+    searches = {'plain': SEARCH, 'racing': dict(SEARCH, racing=dict(confidence=1.0))}
+    with tempfile.TemporaryDirectory() as folder:
+        supernet = save_supernet(Path(folder) / 'supernet.pth', options.epochs)
+        turns = [compare(Path(folder), supernet, seed, searches) for seed in range(options.seeds)]
+    for name in searches:
+        print(f'naive / {name}:')
+        for what, values in zip(('the whole', 'evaluations', 'time of one'), zip(*(turn[name] for turn in turns))):
+            print(f'  {what:12} {statistics.median(values):6.2f}x  ({min(values):.2f} to {max(values):.2f})')
+
+
+if __name__ == '__main__':
+    main()

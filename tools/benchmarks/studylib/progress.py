@@ -1,0 +1,91 @@
+"""Progress of a study: a line a finished step, and a bar below them on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import mean
+
+from .results import Job
+
+_WIDTH = 30
+
+
+class Progress:
+    """What is done, how long it took, how long the rest may take.
+
+    Args:
+        runs: The steps of each run.
+        jobs: How many run at once.
+    """
+
+    def __init__(self, runs: Sequence[Sequence[Job]], jobs: int) -> None:
+        self.jobs = jobs
+        self.waiting: dict[str, Job] = {}
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self.total = sum(len(steps) for steps in runs)
+        for job in (job for steps in runs for job in steps):
+            result = job.result()
+            if result is None:
+                self.waiting[str(job.folder)] = job
+            else:
+                self.seconds[job.step.name].append(result['seconds'])
+        self.began = time.monotonic()
+        self._guard = threading.Lock()
+        done = self.total - len(self.waiting)
+        if done:
+            print(f'{done} of {self.total} steps were finished before', flush=True)
+
+    def note(self, line: str) -> None:
+        """Say something else."""
+        if self.waiting:
+            print(line, flush=True)
+
+    def finished(self, job: Job, seconds: float, measures: Mapping[str, float]) -> None:
+        """Say that a step is done."""
+        with self._guard:
+            self.waiting.pop(str(job.folder), None)
+            self.seconds[job.step.name].append(seconds)
+            some = ', '.join(f'{name} {value:.4g}' for name, value in list(measures.items())[:3])
+            self._say(f'{job.run.title}: {job.step.name} in {clock(seconds)}{" (" + some + ")" if some else ""}')
+
+    def failed(self, job: Job, reason: str) -> None:
+        """Say that a step failed; what comes after it in its run is not waited for."""
+        with self._guard:
+            for folder, other in list(self.waiting.items()):
+                if other.run.folder == job.run.folder:
+                    del self.waiting[folder]
+            self._say(f'{job.run.title}: {job.step.name} FAILED, {reason}')
+
+    def left(self) -> float:
+        """Seconds that the rest may take: each step as long as those of its name took, or as the mean of all."""
+        known = [seconds for times in self.seconds.values() for seconds in times]
+        if not known:
+            return 0.0
+        expected = [mean(self.seconds[job.step.name] or known) for job in self.waiting.values()]
+        return sum(expected) / min(self.jobs, max(1, len({job.run.folder for job in self.waiting.values()})))
+
+    def close(self) -> None:
+        """Leave the line of the bar."""
+        if sys.stdout.isatty():
+            print(flush=True)
+
+    def _say(self, line: str) -> None:
+        done = self.total - len(self.waiting)
+        times = f'elapsed {clock(time.monotonic() - self.began)}, about {clock(self.left())} left'
+        if not sys.stdout.isatty():
+            print(f'[{done}/{self.total}] {line}; {times}', flush=True)
+            return
+        filled = round(_WIDTH * done / max(1, self.total))
+        bar = f'[{"=" * filled}{" " * (_WIDTH - filled)}] {done}/{self.total}, {times}'
+        print(f'\r\x1b[K{line}\n{bar}', end='', flush=True)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as ``m:ss`` or ``h:mm:ss``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f'{hours}:{minutes:02}:{rest:02}' if hours else f'{minutes}:{rest:02}'

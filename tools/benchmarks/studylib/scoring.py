@@ -1,0 +1,114 @@
+"""Scores of architectures with weights inherited from a supernet."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mmengine.config import Config
+from mmengine.evaluator import Evaluator
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import Runner
+
+from vitnas_core.backbones import elastic_backbone
+from vitnas_core.checkpoints import load_weights
+from vitnas_core.costs import Constraint, Cost
+from vitnas_core.models import fill_channels
+from vitnas_core.search.evaluator import SubnetEvaluator
+from vitnas_core.search.feasible import FeasibleSpace
+from vitnas_core.spaces import Arch, SearchSpace
+
+from .statistics import score_ranking
+from .truth import Truth
+
+_MARGIN = 0.05
+"""How far the MACs of a random architecture of the same budget may be from the budget, as a fraction."""
+
+
+class Supernet:
+    """A trained supernet, as a search config describes it.
+
+    Args:
+        config: A search config: ``train_dataloader`` is the hold-out part, ``test_dataloader`` the test set, and
+            ``train_cfg`` says the metric and what architectures are priced for.
+        checkpoint: Its weights.
+    """
+
+    def __init__(self, config: Config, checkpoint: str | Path) -> None:
+        init_default_scope(config.get('default_scope', 'mmengine'))
+        self.config = config
+        model = copy.deepcopy(config.model)
+        model.setdefault('data_preprocessor', config.get('data_preprocessor'))
+        self.model = MODELS.build(fill_channels(model))
+        load_weights(self.model, checkpoint)
+
+    @property
+    def space(self) -> SearchSpace:
+        """Its search space."""
+        return elastic_backbone(self.model).space
+
+    def price(self, arch: Arch) -> Cost:
+        """The costs of an architecture at the search's image size."""
+        search = self.config.train_cfg
+        return elastic_backbone(self.model).price(arch, search['input_size'], search.get('num_classes', 0))
+
+    def scorer(self, dataloader: Mapping[str, Any]) -> SubnetEvaluator:
+        """What scores architectures on a set of images, which are decoded once."""
+        whole = {**dataloader, 'sampler': dict(type='vitnas.WholeSampler'), 'drop_last': False}
+        search = self.config.train_cfg
+        metrics = Evaluator(metrics=copy.deepcopy(search['evaluator']))
+        return SubnetEvaluator(self.model, Runner.build_dataloader(whole, seed=0), metrics, search.get('metric'))
+
+    def draw(self, macs: float, num: int, rng: np.random.Generator) -> list[Arch]:
+        """Different random architectures within 5 % of a number of MACs.
+
+        Raises:
+            InfeasibleError: The space has none.
+        """
+        limits = Constraint({'macs': (macs * (1 - _MARGIN), macs * (1 + _MARGIN))})
+        feasible, drawn = FeasibleSpace(self.space, self.price, limits), set[Arch]()
+        while len(drawn) < num and (arch := feasible.draw(rng, drawn)) is not None:
+            drawn.add(arch)
+        return sorted(drawn, key=Arch.digest)
+
+
+def rank(supernet: Supernet, truth: Truth) -> tuple[dict[str, float], list[float]]:
+    """Score a supernet's ranking on the hold-out images against the truth.
+
+    Returns:
+        The measures: the three correlations, Kendall's tau of the MACs alone (what a supernet must beat to be of
+        use), and the number of architectures. Then the score of each architecture.
+    """
+    scorer = supernet.scorer(supernet.config.train_dataloader)
+    scores = [scorer.evaluate(entry.arch).value for entry in truth.archs]
+    alone = score_ranking(truth.scores, [entry.macs for entry in truth.archs])
+    return {**score_ranking(truth.scores, scores), 'macs_kendall': alone['kendall'], 'num': len(scores)}, scores
+
+
+def compare(supernet: Supernet, searched: Arch, num_random: int, rng: np.random.Generator) -> dict[str, float]:
+    """Test a searched architecture against others, all with inherited weights.
+
+    Returns:
+        Scores on the test images of ``searched``, ``random`` (the mean of several of the same MACs),
+        ``largest`` and ``smallest``, the differences ``searched_random`` and ``searched_largest``, and MACs.
+    """
+    scorer = supernet.scorer(supernet.config.test_dataloader)
+    cost = supernet.price(searched)
+    drawn = supernet.draw(cost.macs, num_random, rng)
+    scores = {
+        'searched': scorer.evaluate(searched).value,
+        'random': float(np.mean([scorer.evaluate(arch).value for arch in drawn])),
+        'largest': scorer.evaluate(supernet.space.largest()).value,
+        'smallest': scorer.evaluate(supernet.space.smallest()).value,
+    }
+    return {
+        **scores,
+        'searched_random': scores['searched'] - scores['random'],
+        'searched_largest': scores['searched'] - scores['largest'],
+        'searched_macs': cost.macs,
+        'largest_macs': supernet.price(supernet.space.largest()).macs,
+        'num_random': len(drawn),
+    }

@@ -1,0 +1,158 @@
+"""Export a fixed network: ``python tools/export.py CONFIG CHECKPOINT --out FILE.onnx --shape H [W]``.
+
+``.onnx`` is for ONNX runtimes, ``.pt2`` for ``torch.export.load``. What was exported is run on random images and
+compared with the model before the file is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from mmengine.config import DictAction
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from vitnas_core.backbones import ElasticBackbone
+from vitnas_core.checkpoints import load_weights
+from vitnas_core.errors import VitnasError
+from vitnas_core.fileio import atomic_write
+from vitnas_core.launch import read_config
+from vitnas_core.models import model_config
+
+TOLERANCE = 1e-4
+"""How far the exported network's outputs may be from the model's, relative to the largest."""
+
+
+class Raw(nn.Module):
+    """What is exported: images, normalised already, to the model's raw outputs (logits of a classifier).
+
+    Args:
+        model: Any mm model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Outputs of (B, 3, H, W)."""
+        return self.model(images, mode='tensor')
+
+
+def export_onnx(network: nn.Module, images: Tensor) -> tuple[bytes, Callable[[Tensor], list[Tensor]]]:
+    """The bytes of an ONNX file, and what runs them.
+
+    Raises:
+        VitnasError: The packages that this needs are not installed.
+    """
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401  (torch's exporter needs it)
+    except ImportError as err:
+        raise VitnasError(
+            f'ONNX export needs {err.name}, which is not installed: pip install "vitnas[export]", or '
+            f'pip install onnx onnxruntime onnxscript; a .pt2 file needs neither'
+        ) from None
+    program = torch.onnx.export(network, (images,), dynamo=True, input_names=['images'], verbose=False)
+    assert program is not None
+    data = program.model_proto.SerializeToString()
+    session = onnxruntime.InferenceSession(data, providers=['CPUExecutionProvider'])
+    name = session.get_inputs()[0].name
+
+    def run(inputs: Tensor) -> list[Tensor]:
+        return [torch.from_numpy(output) for output in session.run(None, {name: inputs.numpy()})]
+
+    return data, run
+
+
+def export_program(network: nn.Module, images: Tensor) -> tuple[bytes, Callable[[Tensor], list[Tensor]]]:
+    """The bytes of a file for ``torch.export.load``, and what runs them, read back."""
+    buffer = io.BytesIO()
+    torch.export.save(torch.export.export(network, (images,)), buffer)
+    data = buffer.getvalue()
+    loaded = torch.export.load(io.BytesIO(data)).module()
+    return data, lambda inputs: _as_list(loaded(inputs))
+
+
+FORMATS = {'.onnx': export_onnx, '.pt2': export_program}
+"""Suffix → what exports."""
+
+
+def parse_args(args: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('config', help='config of a fixed network (arch=…)')
+    parser.add_argument('checkpoint', help='weights (.pth or .safetensors)')
+    parser.add_argument('--out', type=Path, required=True, metavar='FILE', help='.onnx or .pt2')
+    parser.add_argument('--shape', type=int, nargs='+', required=True, metavar='N', help='side, or height and width')
+    parser.add_argument('--batch-size', type=int, default=1, help='images a batch, fixed in the file; defaults to 1')
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
+    parser.set_defaults(launcher='none', work_dir=None)
+    options = parser.parse_args(args)
+    if len(options.shape) > 2 or min(options.shape) < 1 or options.batch_size < 1:
+        parser.error(f'--shape should be a side, or height and width, but got {options.shape}')
+    if options.out.suffix not in FORMATS:
+        parser.error(f'--out should end in {" or ".join(FORMATS)}, but got {options.out}')
+    return options
+
+
+def main(args: list[str] | None = None) -> float:
+    """Export, run what was exported, compare, write; the largest difference is returned."""
+    options = parse_args(args)
+    model = MODELS.build(model_config(read_config(options)))
+    for backbone in (module for module in model.modules() if isinstance(module, ElasticBackbone)):
+        if backbone.space.size() > 1:
+            raise VitnasError(
+                'a supernet is not exported: tools/extract_subnet.py makes a fixed network of it (`arch=`)'
+            )
+    load_weights(model, options.checkpoint)
+    network = Raw(model).eval()
+    generator = torch.Generator().manual_seed(0)
+    shape = (options.batch_size, 3, options.shape[0], options.shape[-1])
+    images, others = (torch.randn(shape, generator=generator) for _ in range(2))
+    with torch.no_grad():
+        data, run = FORMATS[options.out.suffix](network, images)
+        difference = compare(network, run, others)  # not the images that it was traced with
+    try:
+        atomic_write(options.out, data)
+    except OSError as err:
+        raise VitnasError(f'--out {options.out} cannot be written: {err}') from None
+    print(
+        f'{options.out}: {len(data) / 2**20:.1f} MiB for images {shape}; largest difference to torch {difference:.1e}'
+    )
+    return difference
+
+
+def compare(network: nn.Module, run: Callable[[Tensor], list[Tensor]], images: Tensor) -> float:
+    """The largest difference of outputs.
+
+    Raises:
+        VitnasError: It is too large.
+    """
+    wanted, got = _as_list(network(images)), run(images)
+    largest = max(float((a - b).abs().max()) for a, b in zip(wanted, got, strict=True))
+    scale = max(float(a.abs().max()) for a in wanted)
+    if not largest <= TOLERANCE * max(scale, 1.0):
+        raise VitnasError(
+            f'the exported network differs from the model by {largest:.1e} (largest output {scale:.1e}), more than '
+            f'{TOLERANCE:.0e} of it; nothing was written'
+        )
+    return largest
+
+
+def _as_list(outputs: Tensor | list | tuple) -> list[Tensor]:
+    if isinstance(outputs, Tensor):
+        return [outputs]
+    return [tensor for output in outputs for tensor in _as_list(output)]
+
+
+if __name__ == '__main__':
+    try:
+        main()
+    except VitnasError as err:
+        raise SystemExit(f'{type(err).__name__}: {err}') from None

@@ -1,0 +1,98 @@
+"""Cut one architecture out of a trained supernet: ``python tools/extract_subnet.py CONFIG CHECKPOINT ARCH --out DIR``.
+
+DIR gets ``arch.json`` and ``weights.safetensors``, which a config of a fixed network takes by path; the lines to
+write are printed. The subnet is run on a random image before anything is written: its features are the supernet's,
+bit for bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from mmengine.config import DictAction
+from mmengine.registry import MODELS
+from torch import Tensor, nn
+
+import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from vitnas_core import zoo
+from vitnas_core.backbones import elastic_backbone
+from vitnas_core.checkpoints import load_weights
+from vitnas_core.costs import count_params
+from vitnas_core.errors import VitnasError
+from vitnas_core.fileio import atomic_write
+from vitnas_core.launch import read_config
+from vitnas_core.models import check_extracted, extract_model, model_config
+from vitnas_core.spaces import Arch
+
+
+def parse_args(args: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('config', help='config of the supernet, or of a search in it')
+    parser.add_argument('checkpoint', help='weights of the supernet (.pth or .safetensors)')
+    parser.add_argument('arch', help='an architecture file, such as best_arch.json of a search, or a name of the zoo')
+    parser.add_argument('--out', type=Path, required=True, metavar='DIR', help='where the files go')
+    parser.add_argument('--pth', action='store_true', help='write weights.pth, for tools that read only that, too')
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
+    parser.set_defaults(launcher='none', work_dir=None)
+    return parser.parse_args(args)
+
+
+def write(out: Path, arch: Arch, weights: dict[str, Tensor], pth: bool) -> None:
+    """Write the files, the architecture last: a folder that has it is complete.
+
+    Raises:
+        VitnasError: The folder cannot be written.
+    """
+    notes = dict(family=arch.family, arch=arch.digest())
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / 'arch.json').unlink(missing_ok=True)  # never one network's architecture beside another's weights
+        atomic_write(out / 'weights.safetensors', safetensors.torch.save(weights, notes))
+        if pth:
+            buffer = io.BytesIO()
+            torch.save(dict(state_dict=weights, meta=notes), buffer)
+            atomic_write(out / 'weights.pth', buffer.getvalue())
+        atomic_write(out / 'arch.json', arch.to_json() + '\n')
+    except OSError as err:
+        raise VitnasError(f'--out {out} cannot be written: {err}') from None
+
+
+def main(args: list[str] | None = None) -> nn.Module:
+    """Extract, check, write, and say how the files are used."""
+    options = parse_args(args)
+    cfg = read_config(options)
+    arch = zoo.load_arch(options.arch)
+    model_cfg = model_config(cfg)
+    model = MODELS.build(model_cfg)
+    backbone = elastic_backbone(model)
+    load_weights(model, options.checkpoint)
+    fixed = extract_model(model.eval(), model_cfg, options.arch)
+    size = backbone.settings.get('img_size', (224, 224))
+    images = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
+    difference = check_extracted(model, fixed, arch, images)
+    # Clones, as a file holds no shared memory.
+    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in fixed.state_dict().items()}
+    write(options.out, arch, weights, options.pth)
+    cost = backbone.price(arch, size)
+    print(f'backbone: {cost} at {size[0]} x {size[1]}; the whole model: {count_params(fixed) / 1e6:.2f}M params')
+    print(f"its features equal the supernet's bit for bit; the outputs differ by {difference:.1e} of the largest")
+    kind = cfg.model.backbone.type if 'backbone' in cfg.model else type(backbone).__name__
+    print('in a config of the fixed network (other arguments of the backbone as in the supernet):')
+    print(
+        f"  backbone=dict(type='{kind}', arch='{options.out / 'arch.json'}', init_cfg=dict(type='Pretrained', "
+        f"checkpoint='{options.out / 'weights.safetensors'}', prefix='backbone.'))"
+    )
+    print(f"or, for the weights of the whole model: load_from = '{options.out / 'weights.safetensors'}'")
+    return fixed
+
+
+if __name__ == '__main__':
+    try:
+        main()
+    except VitnasError as err:
+        raise SystemExit(f'{type(err).__name__}: {err}') from None

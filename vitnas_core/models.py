@@ -1,0 +1,387 @@
+"""Whole models around an elastic backbone: input channels of their parts, and the fixed model of one architecture."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.model import is_model_wrapper
+from mmengine.registry import MODELS as MM_MODELS
+from torch import Tensor, nn
+
+from . import zoo
+from .backbones.base import ArchRef, ElasticBackbone, cut_to_shape, elastic_backbone
+from .errors import ArchError, VitnasError
+from .registry import MODELS
+from .spaces import Arch
+
+AUTO = 'auto'
+"""What a config writes for ``in_channels`` that follow from the backbone."""
+
+_ROUNDING = 1e-4
+"""How far outputs may differ, relative to the largest, where kernels sum the same numbers in another order."""
+
+
+def model_config(cfg: Config) -> Any:
+    """The config of a model that can be built by itself, as a Runner would build it from the whole config.
+
+    Raises:
+        VitnasError: The config has no model, or its channels cannot be told (:func:`fill_channels`).
+    """
+    if not isinstance(cfg.get('model'), Mapping):
+        raise VitnasError(f'a config should have a `model`, but {cfg.filename} has none')
+    model_cfg = fill_channels(cfg.model)
+    for name, value in (('data_preprocessor', cfg.get('data_preprocessor')), ('_scope_', cfg.get('default_scope'))):
+        if value is not None:
+            model_cfg.setdefault(name, value)
+    return model_cfg
+
+
+def fill_channels(model_cfg: Mapping[str, Any]) -> Any:
+    """A copy of a model's config in which every ``in_channels='auto'`` is a number, or a list of them.
+
+    A neck gets the channels of the backbone's outputs: a list, or a number where there is one output.
+    A head gets those of the output that it reads (``in_index``, the last one where it has none), or what
+    the neck before it gives as ``out_channels``.
+
+    Args:
+        model_cfg: The config of a model with a ``backbone`` of ours; other models are returned as they are.
+
+    Raises:
+        VitnasError: Channels cannot be told: the backbone is none of ours, or has no such output.
+    """
+    filled = copy.deepcopy(model_cfg)
+    owner = _owner(filled)
+    if owner is not None and any(node.get('in_channels') == AUTO for node in _dicts(_others(owner))):
+        _follow(owner, None, _build_backbone(owner['backbone']).out_channels())
+    for node in _dicts(filled):
+        if node.get('in_channels') == AUTO:
+            raise VitnasError(
+                f'in_channels of {node.get("type")} is {AUTO!r}, which needs a backbone of vitnas in the model, e.g. '
+                f'backbone=dict(type="vitnas.AutoFormer", …); give the number instead'
+            )
+    return filled
+
+
+def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
+    """A copy of a supernet's config whose backbone holds only one architecture.
+
+    The channels of neck and head follow: ``'auto'``, and numbers that are the supernet's. Weights that
+    ``init_cfg`` names are the supernet's too, and are left out.
+
+    Args:
+        model_cfg: The config of a model with an elastic backbone.
+        arch: The architecture: a zoo name, a file, or the data.
+
+    Raises:
+        VitnasError: The model has no backbone of ours.
+        ArchError: The architecture does not fit its weights.
+    """
+    fixed = copy.deepcopy(model_cfg)
+    owner = _owner(fixed)
+    if owner is None:
+        raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.AutoFormer"')
+    loaded = zoo.load_arch(arch)
+    supernet = _build_backbone(owner['backbone'])
+    _check_fits(supernet, loaded, arch)
+    nodes: list[dict[str, Any]] = [fixed, owner, owner['backbone']]  # type: ignore[list-item]
+    for node in nodes:
+        if (node.get('init_cfg') or {}).get('type') == 'Pretrained':
+            del node['init_cfg']
+    # Only `settings` rebuild an extracted network; others, such as a stored width, are a space's.
+    kept = {k: v for k, v in owner['backbone'].items() if k in ('type', 'init_cfg') or k in supernet.settings}
+    owner['backbone'] = {**kept, 'arch': loaded.to_dict()}
+    _follow(owner, supernet.out_channels(), _build_backbone(owner['backbone']).out_channels())
+    return fixed
+
+
+def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef) -> nn.Module:
+    """The fixed model of one architecture, with the supernet's weights, mode and device.
+
+    Its backbone's features equal the supernet's bit for bit. What comes behind sums over fewer channels
+    than the supernet, whose others are zero: equal up to the order in which a kernel rounds.
+
+    Args:
+        model: The supernet, also inside a distributed wrapper; it is not changed.
+        model_cfg: What it was built from.
+        arch: The architecture: a zoo name, a file, or the data.
+
+    Raises:
+        VitnasError: The model has no elastic backbone, or several.
+        ArchError: The architecture does not fit the weights, or a neck or head mixes the channels that it
+            has with those that it lacks, as a norm over the backbone's channels does.
+    """
+    source: nn.Module = model.module if is_model_wrapper(model) else model  # type: ignore[assignment]
+    _check_fits(elastic_backbone(source), zoo.load_arch(arch), arch)
+    with torch.random.fork_rng(devices=[]):  # the initial weights are thrown away, so they draw from nobody's generator
+        fixed = MM_MODELS.build(fixed_config(model_cfg, arch))
+    kept = _kept_channels(source, fixed, zoo.load_arch(arch))
+    # Not the state dict: it lacks buffers that are not stored, such as the mean and deviation of images. The data
+    # are replaced, not the parameters, so that shared parameters stay shared.
+    for mine, theirs in (
+        (dict(fixed.named_parameters()), dict(source.named_parameters(remove_duplicate=False))),
+        (dict(fixed.named_buffers()), dict(source.named_buffers(remove_duplicate=False))),
+    ):
+        for name, tensor in cut_to_shape(_select(theirs, mine, kept), mine).items():
+            mine[name].data = tensor.detach()
+            mine[name].requires_grad_(theirs[name].requires_grad)
+    modes = {name: module.training for name, module in source.named_modules()}
+    for name, module in fixed.named_modules():
+        module.training = modes.get(name, source.training)
+    return fixed
+
+
+@torch.no_grad()
+def check_extracted(model: nn.Module, fixed: nn.Module, arch: ArchRef, images: Tensor) -> float:
+    """Run a supernet at an architecture and the model that was extracted from it, and compare.
+
+    Args:
+        model: The supernet; its active architecture and its mode are as before afterwards.
+        fixed: What :func:`extract_model` made of it.
+        arch: The architecture.
+        images: Input of the networks, (B, 3, H, W).
+
+    Returns:
+        The largest difference of the outputs, relative to the largest output.
+
+    Raises:
+        ArchError: The backbones' features are not equal bit for bit, or the outputs differ by more than
+            the order of rounding can explain.
+    """
+    backbone, before = elastic_backbone(model), elastic_backbone(model).arch
+    modes = {module: module.training for part in (model, fixed) for module in part.modules()}
+    try:
+        backbone.set_arch(arch)
+        features = backbone.eval()(images), elastic_backbone(fixed).eval()(images)
+        outputs = [list(_tensors(_run(network.eval(), images))) for network in (model, fixed)]
+    finally:
+        backbone.set_arch(before)
+        for module, training in modes.items():
+            module.training = training
+    for i, (whole, part) in enumerate(zip(*features)):
+        if not torch.equal(whole[tuple(slice(0, size) for size in part.shape)], part):
+            raise ArchError(f'output {i} of the extracted backbone is not equal to that of the supernet')
+    scale = max(float(whole.abs().max()) for whole in outputs[0])
+    largest = max(float((whole - part).abs().max()) for whole, part in zip(*outputs)) / max(scale, 1e-30)
+    if not largest <= _ROUNDING:
+        raise ArchError(
+            f'the outputs of supernet and extracted model differ by {largest:.1e} of the largest, though the '
+            f'features of the backbones are equal: a part behind them mixes the channels that this architecture lacks'
+        )
+    return largest
+
+
+@torch.no_grad()
+def _kept_channels(model: nn.Module, fixed: nn.Module, arch: Arch) -> dict[str, Tensor]:
+    """Which input channels the layers behind the backbone keep, by their names.
+
+    A head may put the backbone's channels beside others (UperNet does), so that those that an architecture
+    has are not the first ones. So the channels that it lacks are marked with NaN, and the layers say where
+    the marks arrive. Only layers that are smaller in the fixed model are listed.
+    """
+    backbone = elastic_backbone(model)
+    inside = {id(module) for module in backbone.modules()}
+    smaller = {name: (module, part) for (name, module), part in _pairs(model, fixed) if id(module) not in inside}
+    smaller = {name: pair for name, pair in smaller.items() if _shapes(pair[0]) != _shapes(pair[1])}
+    if not smaller:
+        return {}
+    owner = next(module for module in model.modules() if backbone in module.children())
+    heads = [
+        head
+        for name, part in owner.named_children()
+        if name not in ('backbone', 'neck')
+        for head in (part if isinstance(part, nn.ModuleList) else [part])
+        if any(module in head.modules() for module, _ in smaller.values())
+    ]
+    kept: dict[str, Tensor] = {}
+    hooks = [
+        module.register_forward_pre_hook(partial(_note_channels, kept, name, part))
+        for name, (module, part) in smaller.items()
+    ]
+    hooks.append(backbone.register_forward_hook(partial(_mark_absent, backbone.out_channels(arch))))
+    before, modes = backbone.arch, {module: module.training for module in model.modules()}
+    try:
+        backbone.set_arch(arch)
+        reference = next(backbone.parameters())
+        model.eval()
+        features = owner.extract_feat(torch.zeros(1, 3, 128, 128, device=reference.device, dtype=reference.dtype))  # type: ignore[operator]
+        for head in heads:
+            head(features)
+    finally:
+        backbone.set_arch(before)
+        for module, training in modes.items():
+            module.training = training
+        for hook in hooks:
+            hook.remove()
+    for name in smaller:
+        if name not in kept:
+            raise ArchError(f'{name} is smaller in the extracted model, but no feature of the backbone reached it')
+    return kept
+
+
+def _pairs(model: nn.Module, fixed: nn.Module) -> Iterator[tuple[tuple[str, nn.Module], nn.Module]]:
+    parts = dict(fixed.named_modules())
+    return (((name, module), parts[name]) for name, module in model.named_modules() if name in parts)
+
+
+def _shapes(module: nn.Module) -> list[tuple[int, ...]]:
+    return [tuple(parameter.shape) for parameter in module.parameters(recurse=False)]
+
+
+def _mark_absent(
+    channels: Sequence[int], backbone: nn.Module, args: Any, outputs: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Put NaN into the channels that the active architecture lacks."""
+    marked = tuple(output.clone() for output in outputs)
+    for output, present in zip(marked, channels):
+        output.transpose(-1 if output.ndim == 3 else 1, -1)[..., present:] = torch.nan
+    return marked
+
+
+def _note_channels(kept: dict[str, Tensor], name: str, part: nn.Module, module: nn.Module, args: Any) -> Any:
+    """Note where a layer's input has no marks; a layer that sums over channels gets zeros instead of them."""
+    x = args[0]
+    marks = x.isnan().transpose(-1 if isinstance(module, nn.Linear) else 1, 0).flatten(1).any(1)
+    kept[name] = (~marks).nonzero().flatten()
+    shapes = zip(_shapes(module), _shapes(part))
+    sums = any(len(whole) > 1 and whole[1] != cut[1] for whole, cut in shapes)
+    return (x.nan_to_num(0.0), *args[1:]) if sums else None
+
+
+def _select(theirs: Mapping[str, Tensor], mine: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of which only the kept input channels are left, where that is what makes them smaller."""
+    selected = dict(theirs)
+    for name in mine:
+        indices = kept.get(name.rpartition('.')[0])
+        if indices is None or name not in theirs:
+            continue
+        for dim, size in enumerate(mine[name].shape):
+            if size == theirs[name].shape[dim]:
+                continue
+            if size != len(indices):
+                raise ArchError(
+                    f'{name} should become {tuple(mine[name].shape)}, but of its {theirs[name].shape[dim]} inputs '
+                    f'{len(indices)} are free of the channels that this architecture lacks: a part mixes them'
+                )
+            selected[name] = selected[name].index_select(dim, indices)
+    return selected
+
+
+def _run(model: nn.Module, images: Tensor) -> Any:
+    """Raw outputs; of a detector the features behind its neck, as the rest needs boxes to begin with."""
+    if hasattr(model, 'roi_head') or hasattr(model, 'bbox_head'):
+        return model.extract_feat(images)  # type: ignore[operator]
+    return model(images, mode='tensor')
+
+
+def _tensors(outputs: Any) -> Iterator[Tensor]:
+    if isinstance(outputs, Tensor):
+        yield outputs
+    elif isinstance(outputs, (list, tuple)):
+        for output in outputs:
+            yield from _tensors(output)
+
+
+def _check_fits(backbone: ElasticBackbone, arch: Arch, ref: ArchRef) -> None:
+    if arch.family != backbone.family:
+        raise ArchError(f'family is {arch.family}; the backbone runs {backbone.family}{_of_file(ref)}')
+    try:
+        backbone.check_fits(arch)
+    except ArchError as err:
+        raise ArchError(f'{err}{_of_file(ref)}') from None
+
+
+def _of_file(ref: ArchRef) -> str:
+    return '' if isinstance(ref, (Arch, Mapping)) else f' ({ref})'
+
+
+# channels in configs
+
+
+def _dicts(node: Any) -> Iterator[dict[str, Any]]:
+    """Every dict of a config, from the outside to the inside."""
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, (list, tuple)):
+        for child in node:
+            yield from _dicts(child)
+
+
+def _owner(model_cfg: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The part of a config that has a ``backbone`` of ours."""
+    for node in _dicts(model_cfg):
+        backbone = node.get('backbone')
+        if isinstance(backbone, dict) and _elastic_class(backbone.get('type')) is not None:
+            return node
+    return None
+
+
+def _elastic_class(kind: Any) -> type[ElasticBackbone] | None:
+    if isinstance(kind, str):
+        scope, _, name = kind.rpartition('.')
+        kind = MODELS.get(kind) if scope == 'vitnas' else None if scope else MODELS.module_dict.get(name)
+    return kind if isinstance(kind, type) and issubclass(kind, ElasticBackbone) else None
+
+
+def _build_backbone(backbone_cfg: Mapping[str, Any]) -> ElasticBackbone:
+    """A backbone without memory, to be asked for its channels."""
+    cls = _elastic_class(backbone_cfg['type'])
+    assert cls is not None
+    with torch.device('meta'):
+        return cls(**{k: v for k, v in backbone_cfg.items() if k not in ('type', 'init_cfg')})  # type: ignore[call-arg]
+
+
+def _others(owner: Mapping[str, Any]) -> list[Any]:
+    return [part for name, part in owner.items() if name != 'backbone']
+
+
+def _follow(owner: dict[str, Any], old: Sequence[int] | None, new: Sequence[int]) -> None:
+    """Set ``in_channels`` for ``new`` channels of the backbone where they are ``'auto'`` or fit the ``old`` ones."""
+    necks = owner.get('neck') or []
+    for neck in necks if isinstance(necks, (list, tuple)) else [necks]:
+        _set_channels(neck, _all_of(old), _all_of(new))
+        old, new = (None if old is None else _behind(neck, old)), _behind(neck, new)
+    for name, part in owner.items():
+        if name in ('backbone', 'neck'):
+            continue
+        for node in _dicts(part):
+            if 'in_channels' in node:
+                _set_channels(node, None if old is None else _read_by(node, old), _read_by(node, new))
+                if node['in_channels'] is None:
+                    raise VitnasError(
+                        f'in_index of {node.get("type")} is {node.get("in_index")}, but there are {len(new)} '
+                        f'features to read; see out_indices of the backbone'
+                    )
+
+
+def _set_channels(node: dict[str, Any], old: Any, new: Any) -> None:
+    value = node.get('in_channels')
+    value = list(value) if isinstance(value, (list, tuple)) else value
+    if value is not None and value in (AUTO, old):
+        node['in_channels'] = new
+
+
+def _all_of(channels: Sequence[int] | None) -> Any:
+    return None if channels is None else channels[0] if len(channels) == 1 else list(channels)
+
+
+def _read_by(head: Mapping[str, Any], channels: Sequence[int]) -> Any:
+    """Channels of what a head reads; None where there is no such feature."""
+    index = head.get('in_index', -1)
+    try:
+        return [channels[i] for i in index] if isinstance(index, (list, tuple)) else channels[index]
+    except IndexError:
+        return None
+
+
+def _behind(neck: Mapping[str, Any], channels: Sequence[int]) -> Sequence[int]:
+    """Channels of a neck's outputs: as many as it says, or those that enter it."""
+    out = neck.get('out_channels')
+    if isinstance(out, int):
+        return (out,) * int(neck.get('num_outs', len(channels)))
+    return tuple(out) if isinstance(out, (list, tuple)) else channels

@@ -1,0 +1,27 @@
+"""Searching a trained supernet: loops that run as ``train_cfg``, their journal and their results."""
+
+from .candidate import Candidate, ranked
+from .evaluator import SubnetEvaluator
+from .evolution import EvolutionSearchLoop
+from .halving import SuccessiveHalvingLoop
+from .journal import Journal
+from .loops import Proposal, SearchLoop
+from .pareto import pareto_front
+from .racing import Racing
+from .random import RandomSearchLoop
+from .sampler import WholeSampler
+
+__all__ = [
+    'Candidate',
+    'EvolutionSearchLoop',
+    'Journal',
+    'Proposal',
+    'Racing',
+    'RandomSearchLoop',
+    'SearchLoop',
+    'SubnetEvaluator',
+    'SuccessiveHalvingLoop',
+    'WholeSampler',
+    'pareto_front',
+    'ranked',
+]

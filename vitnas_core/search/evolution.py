@@ -1,0 +1,124 @@
+"""Evolution: mutations and crossovers of the best architectures so far (AutoFormer, S3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import VitnasError
+from ..registry import LOOPS
+from ..spaces import Arch
+from .candidate import Candidate, ranked
+from .loops import Proposal, SearchLoop
+
+_ATTEMPTS = 10
+"""Attempts for each wanted mutation and crossover, as published."""
+
+AUTOFORMER_PROB = {'global': 0.4, 'stage': 0.4, 'depth': 0.4, 'block': 0.2}
+"""Chance to redraw a dimension, by its kind, as in AutoFormer's code (S3's paper: stage and depth 0.2, block 0.4)."""
+
+
+@LOOPS.register_module()
+class EvolutionSearchLoop(SearchLoop):
+    """The evolutionary search of AutoFormer and S3.
+
+    The first generation is random. Each later one has mutations and crossovers of the best candidates
+    ever seen, with at most ten attempts for each that is wanted, and is filled up with random architectures.
+
+    Args:
+        population: Candidates of a generation. Defaults to 50.
+        parents: How many of the best ones are parents. Defaults to 10.
+        generations: Generations, the random one included. Defaults to 20.
+        mutations: Mutations wanted in a generation. Defaults to 25.
+        crossovers: Crossovers wanted in a generation. Defaults to 25.
+        mutation_prob: One chance to redraw a dimension, or one a kind of dimension, as
+            :meth:`~vitnas_core.spaces.SearchSpace.mutate` takes it. Defaults to None: AutoFormer's.
+        **kwargs: Arguments of :class:`SearchLoop`.
+
+    Raises:
+        VitnasError: A number is out of range.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        population: int = 50,
+        parents: int = 10,
+        generations: int = 20,
+        mutations: int = 25,
+        crossovers: int = 25,
+        mutation_prob: float | Mapping[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        for name, value, least in (
+            ('population', population, 1),
+            ('parents', parents, 1),
+            ('generations', generations, 1),
+            ('mutations', mutations, 0),
+            ('crossovers', crossovers, 0),
+        ):
+            if type(value) is not int or value < least:
+                raise VitnasError(f'`{name}` of the search should be a whole number of at least {least}, got {value!r}')
+        self.population, self.parents, self._generations = population, parents, generations
+        self.mutations, self.crossovers = mutations, crossovers
+        self.mutation_prob = AUTOFORMER_PROB if mutation_prob is None else mutation_prob
+        super().__init__(*args, **kwargs)
+        self.space.mutate(self.space.smallest(), self.mutation_prob, np.random.default_rng(0))  # checks the chances
+
+    @property
+    def generations(self) -> int:
+        """How many generations there are, the random one included."""
+        return self._generations
+
+    @property
+    def num_proposals(self) -> int:
+        """A population in every generation."""
+        return self.generations * self.population
+
+    def settings(self) -> dict[str, Any]:
+        """Everything but the number of generations."""
+        names = ('population', 'parents', 'mutations', 'crossovers', 'mutation_prob')
+        return {name: getattr(self, name) for name in names}
+
+    def floor(self, history: Sequence[Candidate]) -> float | None:
+        """The score of the last parent."""
+        best = ranked(history)
+        return best[self.parents - 1].score if len(best) >= self.parents else None
+
+    def propose(self, generation: int, history: Sequence[Candidate], rng: np.random.Generator) -> list[Proposal]:
+        """Mutations, crossovers, then random architectures up to the population."""
+        made: dict[Arch, Proposal] = {}
+        seen = {candidate.arch for candidate in history}
+        parents = ranked(history)[: self.parents]
+
+        def pick() -> Candidate:
+            return parents[rng.integers(len(parents))]
+
+        def mutate() -> tuple[Arch, tuple[int, ...]]:
+            one = pick()
+            return self.space.mutate(one.arch, self.mutation_prob, rng), (one.id,)
+
+        def cross() -> tuple[Arch, tuple[int, ...]]:
+            one, two = pick(), pick()
+            return self.space.cross(one.arch, two.arch, rng), (one.id, two.id)
+
+        def make(wanted: int, child: Callable[[], tuple[Arch, tuple[int, ...]]]) -> None:
+            full = min(len(made) + wanted, self.population)
+            for _ in range(_ATTEMPTS * wanted):
+                if len(made) >= full:
+                    break
+                arch, ids = child()
+                if arch not in seen and arch not in made and arch in self.feasible:
+                    made[arch] = Proposal(arch, ids)
+
+        if parents:
+            make(self.mutations, mutate)
+            make(self.crossovers, cross)
+        while len(made) < self.population:
+            arch = self.feasible.draw(rng, seen | made.keys())
+            if arch is None:
+                break
+            made[arch] = Proposal(arch)
+        return list(made.values())

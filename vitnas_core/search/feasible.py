@@ -1,0 +1,72 @@
+"""Drawing architectures that meet the limits, in a bounded number of attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from functools import cached_property
+
+import numpy as np
+
+from ..costs import Constraint, Cost
+from ..spaces import Arch, SearchSpace
+
+_DRAWS = 100
+"""Random draws for one architecture before the walk."""
+_STEPS, _MOST_STEPS = 200, 2000
+"""Steps of a walk, and of one that has met nothing new so far."""
+_ENUMERABLE = 20_000
+"""Spaces up to this size are listed when draws and walks find nothing new."""
+
+
+class FeasibleSpace:
+    """The architectures of a space within the limits.
+
+    Args:
+        space: The search space.
+        price: What prices an architecture.
+        constraint: The limits.
+
+    Raises:
+        InfeasibleError: No architecture meets them.
+    """
+
+    def __init__(self, space: SearchSpace, price: Callable[[Arch], Cost], constraint: Constraint) -> None:
+        self.space, self.price, self.constraint = space, price, constraint
+        self.witness = constraint.find(space, price)
+
+    def __contains__(self, arch: Arch) -> bool:
+        return self.constraint.met(self.price(arch))
+
+    def draw(self, rng: np.random.Generator, seen: Container[Arch]) -> Arch | None:
+        """A random architecture within the limits that is not in ``seen``; None if none is found.
+
+        Where random draws miss a narrow window, a walk of small mutations from a known architecture
+        stays inside it. A small space is listed in the end, so that None means that it is exhausted.
+        """
+        for _ in range(_DRAWS):
+            arch = self.space.sample(rng)
+            if arch not in seen and arch in self:
+                return arch
+        found = self._walk(rng, seen)
+        if found is None and self._all is not None:
+            left = [arch for arch in self._all if arch not in seen]
+            found = left[rng.integers(len(left))] if left else None
+        return found
+
+    def _walk(self, rng: np.random.Generator, seen: Container[Arch]) -> Arch | None:
+        chance = min(1.0, 2.0 / len(self.space.dimensions))
+        current, found = self.witness, None
+        if current not in seen:
+            found = current
+        for step in range(_MOST_STEPS):
+            if step >= _STEPS and found is not None:
+                break
+            changed = self.space.mutate(current, chance, rng)
+            if changed in self:
+                current = changed
+                found = changed if changed not in seen else found
+        return found
+
+    @cached_property
+    def _all(self) -> list[Arch] | None:
+        return [a for a in self.space.iterate() if a in self] if self.space.size() <= _ENUMERABLE else None

@@ -1,0 +1,133 @@
+"""The journal of a search: an append-only file with a line a candidate, which survives a kill at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import VitnasError
+from .candidate import Candidate
+
+_SHOWN = 8
+"""How many differences a refusal shows."""
+
+
+class Journal:
+    """``history.jsonl``: a header that says what is searched, then a line a candidate.
+
+    Rank 0 writes ``history.jsonl``. Another rank appends what it evaluates to ``history.rank<r>.jsonl`` at
+    once; :meth:`merge` moves those lines over. So no evaluated candidate is lost, for any number of ranks
+    before and after, and a candidate that a kill left in both files is read once.
+
+    Args:
+        folder: The work dir.
+        header: What determines the search, JSON data. A journal with another header is not continued.
+        rank: Which process this is. Defaults to 0.
+    """
+
+    def __init__(self, folder: str | os.PathLike, header: Mapping[str, Any], rank: int = 0) -> None:
+        self.folder, self.rank = Path(folder), rank
+        self.header = json.loads(json.dumps(header))  # as it will be read: tuples are lists
+        self.path = self.folder / ('history.jsonl' if rank == 0 else f'history.rank{rank}.jsonl')
+        self.candidates: dict[int, Candidate] = {}
+
+    def open(self) -> dict[int, Candidate]:
+        """Read what earlier runs evaluated, by id; called on rank 0 before any rank appends.
+
+        A last line that a kill tore is cut off the file; part files of other ranks are merged.
+
+        Raises:
+            VitnasError: The journal is of another search (with the differences), or damaged.
+        """
+        self.candidates = {}
+        for candidate in self._read(self.path, mend=True):
+            self.candidates[candidate.id] = candidate
+        parts = sorted(self.folder.glob('history.rank*.jsonl'))
+        self.merge(candidate for part in parts for candidate in self._read(part))
+        for part in parts:
+            part.unlink()
+        return self.candidates
+
+    def append(self, candidate: Candidate) -> None:
+        """Write a candidate at once; a file that is not there begins with the header."""
+        lines = [candidate.to_dict()] if self._begun() else [self.header, candidate.to_dict()]
+        self._write(lines)
+        self.candidates[candidate.id] = candidate
+
+    def merge(self, candidates: Iterable[Candidate]) -> None:
+        """Add candidates of other ranks that are not known yet, and put all on the disk; rank 0 only."""
+        for candidate in candidates:
+            if candidate.id not in self.candidates:
+                self.append(candidate)
+        if self._begun():
+            with self.path.open('rb') as file:
+                os.fsync(file.fileno())
+
+    def drop_part(self) -> None:
+        """Remove this rank's own part file, once rank 0 has merged it."""
+        if self.rank:
+            self.path.unlink(missing_ok=True)
+
+    def _begun(self) -> bool:
+        return self.path.exists() and self.path.stat().st_size > 0
+
+    def _write(self, lines: list[Mapping[str, Any]]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.path.open('ab', buffering=0) as file:  # each line reaches the system in one call
+            for line in lines:
+                file.write((json.dumps(line) + '\n').encode())
+
+    def _read(self, path: Path, mend: bool = False) -> Iterator[Candidate]:
+        """The candidates of a file, its header checked; the torn last line is left out (and cut off: ``mend``)."""
+        if not path.exists():
+            return
+        content = path.read_bytes()
+        whole = content[: content.rfind(b'\n') + 1]
+        lines = whole.splitlines()
+        if lines:
+            self._check_header(_parse(lines[0], path, 1), path)
+        if mend and len(whole) < len(content):
+            os.truncate(path, len(whole))
+        for number, line in enumerate(lines[1:], 2):
+            try:
+                yield Candidate.from_dict(_parse(line, path, number))
+            except VitnasError as err:
+                raise VitnasError(f'line {number} of {path}: {err}') from None
+
+    def _check_header(self, found: Any, path: Path) -> None:
+        differences = list(difference(found, self.header))
+        if not differences:
+            return
+        shown = '; '.join(differences[:_SHOWN])
+        more = f'; and {len(differences) - _SHOWN} more' if len(differences) > _SHOWN else ''
+        raise VitnasError(
+            f'{path} is the journal of another search: {shown}{more} (journal → now). '
+            f'Give another --work-dir, undo the change, or remove {path} to start anew; nothing was changed'
+        )
+
+
+def difference(old: Any, new: Any, path: str = '') -> Iterator[str]:
+    """Where two pieces of JSON data differ, one text a place: ``constraint.macs: [null, 5] → [null, 6]``."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in [*old, *(name for name in new if name not in old)]:
+            below = f'{path}.{name}' if path else str(name)
+            yield from difference(old.get(name), new.get(name), below)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _nested(old + new):
+        for i, (a, b) in enumerate(zip(old, new)):
+            yield from difference(a, b, f'{path}[{i}]')
+    elif old != new:
+        yield f'{path or "all"}: {json.dumps(old)} → {json.dumps(new)}'
+
+
+def _nested(values: list[Any]) -> bool:
+    return any(isinstance(value, dict) for value in values)
+
+
+def _parse(line: bytes, path: Path, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        raise VitnasError(f'line {number} of {path} is not JSON; restore the file or remove it') from None

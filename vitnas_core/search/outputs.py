@@ -1,0 +1,65 @@
+"""What a search leaves in its work dir: the winner, the Pareto front, the picture and the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..fileio import atomic_write
+from ..training.hooks import read_report
+from .candidate import Candidate, ranked
+from .pareto import pareto_front
+
+
+def write_results(folder: str | Path, candidates: Sequence[Candidate]) -> Candidate:
+    """Write ``best_arch.json`` and ``pareto.json``; return the best candidate.
+
+    Args:
+        folder: The work dir.
+        candidates: What was evaluated; at least one that competes.
+    """
+    best = ranked(candidates)[0]
+    front = [{'id': c.id, 'score': c.score, 'cost': c.cost, 'arch': c.arch.to_dict()} for c in pareto_front(candidates)]
+    atomic_write(Path(folder) / 'pareto.json', json.dumps(front, indent=1) + '\n')
+    atomic_write(Path(folder) / 'best_arch.json', best.arch.to_json() + '\n')
+    return best
+
+
+def write_pictures(
+    folder: str | Path,
+    candidates: Sequence[Candidate],
+    *,
+    title: str,
+    limits: Mapping[str, tuple[float | None, float | None]],
+    metric: str,
+    settings: Mapping[str, str],
+    training_csv: Path,
+) -> None:
+    """Write ``pareto.png`` and ``report.html``.
+
+    Args:
+        folder: The work dir.
+        candidates: What was evaluated.
+        title: What the report is called.
+        limits: The limits of the search, by cost.
+        metric: What the score is.
+        settings: What the report says about the search, name → text.
+        training_csv: Where the supernet's training left its report; need not be there.
+    """
+    from ..visualization import draw_pareto, save_png, write_report  # matplotlib is not needed to search
+
+    folder, best, front = Path(folder), ranked(candidates)[0], pareto_front(candidates)
+    figure = draw_pareto(candidates, front, best, limit=limits.get('macs'), metric=metric)
+    save_png(figure, folder / 'pareto.png')
+    write_report(
+        folder / 'report.html',
+        title=title,
+        candidates=candidates,
+        front=front,
+        best=best,
+        settings=settings,
+        constraint=limits,
+        metric=metric,
+        training_csv=training_csv if training_csv.is_file() and read_report(training_csv) else None,
+    )
