@@ -30,7 +30,7 @@ from vitnas_core.text import table
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'projects/classification/configs/autoformer'
-SUPERNET = CONFIGS / 'autoformer-micro_supernet_60e_digits.py'
+SUPERNET = CONFIGS / 'autoformer-micro_supernet_40e_digits.py'
 SEARCH = CONFIGS / 'autoformer-micro_search_evolution-2m_digits.py'
 NUM_RANDOM = 20
 """How many random architectures stand for a random one."""

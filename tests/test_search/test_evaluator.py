@@ -12,6 +12,7 @@ from mmengine.runner import Runner
 from tests.families import FAMILIES
 from vitnas_core.datasets import Digits
 from vitnas_core.errors import VitnasError
+from vitnas_core.search.steps import AccuracyStep, AnyStep
 
 from .common import build, config
 
@@ -33,10 +34,15 @@ def runner(folder: Path, name: str, validate: bool = False, **search: Any) -> Ru
     return built
 
 
+@pytest.mark.parametrize('step', [AccuracyStep, AnyStep])
 @pytest.mark.parametrize('family', FAMILIES)
-def test_the_score_is_that_of_a_plain_validation(folder: Path, family: str, rng: np.random.Generator) -> None:
-    run = runner(folder, 'plain', validate=True)
+def test_the_score_is_that_of_a_plain_validation(
+    folder: Path, family: str, step: type[AnyStep], rng: np.random.Generator
+) -> None:
+    run = runner(folder, f'plain{step.__name__}', validate=True)
     evaluator, backbone = run.train_loop.evaluator, run.model.backbone
+    assert type(evaluator.step) is AccuracyStep  # what a plain classifier gets
+    evaluator.step = step(run.model, evaluator.evaluator)
     archs = [backbone.space.sample(rng) for _ in range(3)]
     scores = [evaluator.evaluate(arch) for arch in archs]
     assert len({score.value for score in scores}) > 1
@@ -44,6 +50,31 @@ def test_the_score_is_that_of_a_plain_validation(folder: Path, family: str, rng:
     for arch, score in zip(archs, scores):
         backbone.set_arch(arch)
         assert score.value == pytest.approx(run.val_loop.run()['accuracy/top1']) and score.complete
+
+
+def test_both_steps_give_the_metric_the_same_bits(folder: Path, rng: np.random.Generator) -> None:
+    run = runner(folder, 'bits')
+    evaluator, metric = run.train_loop.evaluator, run.train_loop.evaluator.evaluator.metrics[0]
+    found = []
+    for step in (AccuracyStep(run.model, evaluator.evaluator), AnyStep(run.model, evaluator.evaluator)):
+        evaluator.step, evaluator._kept = step, []
+        evaluator._kept_samples = 0
+        evaluator.evaluate(evaluator.backbone.space.largest())
+        found.append([(r['pred_score'].tolist(), r['gt_label'].tolist()) for r in metric.results])
+    assert len(found[0]) == 100 and found[0] == found[1]
+
+
+def test_another_head_or_metric_takes_the_general_way(folder: Path) -> None:
+    from mmpretrain.models import MultiLabelLinearClsHead
+
+    run = runner(folder, 'general')
+    evaluator = run.train_loop.evaluator.evaluator
+    assert AccuracyStep.fits(run.model, evaluator)
+    run.model.head = MultiLabelLinearClsHead(10, 72)
+    assert not AccuracyStep.fits(run.model, evaluator)
+    other = runner(folder, 'general2', evaluator=dict(type='mmpretrain.SingleLabelMetric'))
+    assert type(other.train_loop.evaluator.step) is AnyStep
+    assert other.train_loop.evaluator.evaluate(run.model.backbone.space.largest()).complete
 
 
 @pytest.mark.parametrize(('keep_gb', 'reads'), [(4.0, 100), (0.0, 300), (60 * 3 * 32 * 32 / 2**30, 100 + 2 * 50)])
@@ -63,8 +94,8 @@ def test_images_are_decoded_once_as_far_as_there_is_room(
 def test_a_share_is_the_first_batches(folder: Path, rng: np.random.Generator) -> None:
     evaluator = runner(folder, 'share').train_loop.evaluator
     arch, seen = evaluator.backbone.space.sample(rng), []
-    step = evaluator.model.val_step
-    evaluator.model.val_step = lambda batch: (seen.append(len(batch['inputs'])), step(batch))[1]
+    step = evaluator.step.run
+    evaluator.step.run = lambda batch: (seen.append(len(batch['inputs'])), step(batch))[1]
     for share, batches in ((0.01, 1), (0.25, 1), (0.26, 2), (0.5, 2), (1.0, 4)):
         seen.clear()
         evaluator.evaluate(arch, share=share)

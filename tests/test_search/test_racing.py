@@ -12,6 +12,7 @@ import torch
 
 from vitnas_core.errors import VitnasError
 from vitnas_core.search import Racing, SearchLoop, ranked
+from vitnas_core.search.steps import AnyStep
 
 from .common import build, config, history, noise, without_seconds
 
@@ -64,7 +65,9 @@ class KnownImages:
 def run(work_dir: Path, racing: dict | None) -> tuple[SearchLoop, int]:
     runner = build(config(work_dir, {**EVOLUTION, 'racing': racing}))
     loop = runner.train_loop
-    known = loop.model.val_step = KnownImages(loop)
+    known = KnownImages(loop)
+    loop.evaluator.step = AnyStep(loop.model, loop.evaluator.evaluator)
+    loop.model.val_step = known
     with patch('vitnas_core.search.outputs.write_pictures'):
         runner.train()
     return loop, known.images

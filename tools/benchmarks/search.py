@@ -91,7 +91,7 @@ def save_supernet(path: Path, epochs: int = 0) -> Path:
 
 
 def make_runner(
-    work_dir: Path, supernet: Path, search: dict[str, Any], seed: int, per_class: int = 10, batch_size: int = 25
+    work_dir: Path, supernet: Path, search: dict[str, Any], seed: int, per_class: int = 10, batch_size: int = 50
 ) -> Runner:
     """A runner that searches, and can validate on the same images."""
     images, accuracy = data_config(per_class, batch_size), dict(type='mmpretrain.Accuracy')

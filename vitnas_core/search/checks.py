@@ -13,7 +13,7 @@ from torch import nn
 from ..errors import VitnasError
 
 # They change how samples are read or how many, not which set they belong to.
-_READING = ('pipeline', 'indices', 'lazy_init', 'serialize_data', 'max_refetch', 'metainfo')
+_READING = ('pipeline', 'indices', 'lazy_init', 'serialize_data', 'max_refetch', 'metainfo', '_scope_')
 
 
 def check_not_test_set(searched: Any, test: Any) -> None:

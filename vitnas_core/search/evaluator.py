@@ -19,6 +19,7 @@ from ..errors import VitnasError
 from ..spaces import Arch
 from .racing import Racing
 from .sampler import WholeSampler
+from .steps import AccuracyStep, AnyStep
 
 _SLACK = 1e-4
 """Accuracies are float32 percentages: a candidate that ties with the floor must not fall to rounding."""
@@ -70,6 +71,7 @@ class SubnetEvaluator:
         self._kept: list[Any] = []
         self._kept_samples = 0
         evaluator.dataset_meta = getattr(dataloader.dataset, 'metainfo', None)
+        self.step = (AccuracyStep if AccuracyStep.fits(model, evaluator) else AnyStep)(model, evaluator)
         if racing is not None:
             self._span = _span_of_mean(evaluator)
 
@@ -89,7 +91,7 @@ class SubnetEvaluator:
             metric.results.clear()
         race = _Race(self, floor) if self.racing is not None and floor is not None and share == 1.0 else None
         for batch in self._batches(wanted):
-            self.evaluator.process(self.model.val_step(batch), batch)
+            self.step.run(batch)
             if race is not None and race.is_lost():
                 return Score(self._value(), complete=False)
         return Score(self._value())
@@ -104,7 +106,8 @@ class SubnetEvaluator:
         assert isinstance(sampler, WholeSampler)
         sampler.start = self._kept_samples
         try:
-            for _, batch in zip(range(missing), self.dataloader):
+            for _, decoded in zip(range(missing), self.dataloader):
+                batch = self.step.prepare(decoded)
                 if keep:
                     self._room -= _size(batch)
                     keep = self._room > 0

@@ -3,7 +3,7 @@
 Another supernet: ``--cfg-options load_from=FILE``; another limit: ``train_cfg.constraint.macs=None,3e6``.
 """
 
-_base_ = './autoformer-micro_supernet_60e_digits.py'
+_base_ = './autoformer-micro_supernet_40e_digits.py'
 
 train_cfg = dict(
     _delete_=True,
@@ -20,7 +20,7 @@ train_cfg = dict(
     mutation_prob=dict(depth=0.4, stage=0.4, block=0.2),
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
-load_from = 'work_dirs/autoformer-micro_supernet_60e_digits/epoch_60.pth'
+load_from = 'work_dirs/autoformer-micro_supernet_40e_digits/epoch_40.pth'
 
 # A search trains nothing and validates by itself.
 param_scheduler = None

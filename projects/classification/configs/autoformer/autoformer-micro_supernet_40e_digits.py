@@ -21,19 +21,19 @@ model = dict(
 )
 
 train_cfg = dict(
-    max_epochs=60,
-    val_interval=60,
+    max_epochs=40,
+    val_interval=40,
     sampler=dict(type='vitnas.SandwichSampler', num_random=1),
     rule=dict(type='vitnas.Sandwich'),
 )
 optim_wrapper = dict(
-    optimizer=dict(type='AdamW', lr=1e-3, weight_decay=0.05),
+    optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05),
     paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
     clip_grad=dict(max_norm=5.0),
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=5, convert_to_iter_based=True),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=5, end=60, convert_to_iter_based=True),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=5, end=40, convert_to_iter_based=True),
 ]
 default_hooks = dict(checkpoint=dict(interval=10))
 custom_hooks = [dict(type='vitnas.SupernetReportHook', interval=10, num_random=3)]
