@@ -8,6 +8,9 @@ with the journal and all its files, in seconds of the processor (one thread, no 
 the machine hardly moves; once plain and once with racing at confidence 1, which drops only
 candidates that cannot become parents any more, so that its winner is the same for certain (and checked).
 The ratio is also given by its parts: number of evaluations, and time of one.
+
+What decoding costs decides: the digits lie in memory, so that decoding them is nearly free; the same digits as
+JPEG files of 256 × 256 pixels, read as ImageNet's are (load, resize, crop), cost what photographs do.
 """
 
 from __future__ import annotations
@@ -50,10 +53,29 @@ def model_config() -> dict[str, Any]:
     )
 
 
-def data_config(per_class: int, batch_size: int) -> dict[str, Any]:
-    """The hold-out part of the digits' training images."""
-    pipeline = [dict(type='Resize', scale=32, interpolation='bicubic'), dict(type='PackInputs')]
-    train = dict(type='vitnas.Digits', split='train', pipeline=pipeline)
+def write_jpegs(folder: Path) -> Path:
+    """The digits' training images as JPEG files of 256 × 256 pixels, a folder a class."""
+    import cv2
+
+    from vitnas_core.datasets import Digits
+
+    for i, sample in enumerate(Digits(split='train', pipeline=[])):
+        path = folder / str(sample['gt_label']) / f'{i:04}.jpg'
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(path), cv2.resize(sample['img'], (256, 256), interpolation=cv2.INTER_CUBIC))
+    return folder
+
+
+def data_config(per_class: int, batch_size: int, jpegs: Path | None = None) -> dict[str, Any]:
+    """The hold-out part of the digits' training images, in memory or as files."""
+    pack = dict(type='PackInputs')
+    if jpegs is None:
+        pipeline = [dict(type='Resize', scale=32, interpolation='bicubic'), pack]
+        train = dict(type='vitnas.Digits', split='train', pipeline=pipeline)
+    else:
+        resize = dict(type='ResizeEdge', scale=36, edge='short', backend='pillow', interpolation='bicubic')
+        pipeline = [dict(type='LoadImageFromFile'), resize, dict(type='CenterCrop', crop_size=32), pack]
+        train = dict(type='mmpretrain.CustomDataset', data_prefix=str(jpegs), with_label=True, pipeline=pipeline)
     return dict(
         batch_size=batch_size,
         num_workers=0,
@@ -91,10 +113,16 @@ def save_supernet(path: Path, epochs: int = 0) -> Path:
 
 
 def make_runner(
-    work_dir: Path, supernet: Path, search: dict[str, Any], seed: int, per_class: int = 10, batch_size: int = 50
+    work_dir: Path,
+    supernet: Path,
+    search: dict[str, Any],
+    seed: int,
+    per_class: int = 10,
+    batch_size: int = 50,
+    jpegs: Path | None = None,
 ) -> Runner:
     """A runner that searches, and can validate on the same images."""
-    images, accuracy = data_config(per_class, batch_size), dict(type='mmpretrain.Accuracy')
+    images, accuracy = data_config(per_class, batch_size, jpegs), dict(type='mmpretrain.Accuracy')
     return Runner.from_cfg(
         Config(
             dict(
@@ -160,11 +188,13 @@ def naive_proposal(loop: EvolutionSearchLoop, parents: list[Arch], index: int, r
             return arch
 
 
-def compare(folder: Path, supernet: Path, seed: int, searches: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
+def compare(
+    folder: Path, supernet: Path, seed: int, searches: dict[str, dict[str, Any]], jpegs: Path | None
+) -> dict[str, list[float]]:
     """One turn; for each way to search: ratio of the whole, of the number of evaluations, of the time of one."""
     seconds: dict[str, float] = {}
     for name, search in searches.items():
-        runner = make_runner(folder / f'{name}{seed}', supernet, search, seed)
+        runner = make_runner(folder / f'{name}{seed}', supernet, search, seed, jpegs=jpegs)
         start = time.process_time()
         runner.train()
         seconds[name] = time.process_time() - start
@@ -173,7 +203,7 @@ def compare(folder: Path, supernet: Path, seed: int, searches: dict[str, dict[st
     if any(winner != winners[0] for winner in winners):
         raise SystemExit(f'the winners differ: {winners}')
     best = winners[0]['score']
-    naive = make_runner(folder / f'naive{seed}', supernet, SEARCH, seed)
+    naive = make_runner(folder / f'naive{seed}', supernet, SEARCH, seed, jpegs=jpegs)
     start = time.process_time()
     count, found = naive_search(naive, best, most=4 * loop.num_proposals)
     theirs = time.process_time() - start
@@ -193,13 +223,18 @@ def main(args: list[str] | None = None) -> None:
     torch.set_num_threads(options.threads)
     print(f'torch {torch.__version__}, {torch.get_num_threads()} threads')
     searches = {'plain': SEARCH, 'racing': dict(SEARCH, racing=dict(confidence=1.0))}
-    with tempfile.TemporaryDirectory() as folder:
-        supernet = save_supernet(Path(folder) / 'supernet.pth', options.epochs)
-        turns = [compare(Path(folder), supernet, seed, searches) for seed in range(options.seeds)]
-    for name in searches:
-        print(f'naive / {name}:')
-        for what, values in zip(('the whole', 'evaluations', 'time of one'), zip(*(turn[name] for turn in turns))):
-            print(f'  {what:12} {statistics.median(values):6.2f}x  ({min(values):.2f} to {max(values):.2f})')
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        supernet = save_supernet(folder / 'supernet.pth', options.epochs)
+        for images, jpegs in (('in memory', None), ('JPEG files', write_jpegs(folder / 'jpegs'))):
+            print(f'{images}:')
+            work = folder / images.split()[-1]
+            turns = [compare(work, supernet, seed, searches, jpegs) for seed in range(options.seeds)]
+            for name in searches:
+                print(f'  naive / {name}:')
+                parts = zip(*(turn[name] for turn in turns))
+                for what, values in zip(('the whole', 'evaluations', 'time of one'), parts):
+                    print(f'    {what:12} {statistics.median(values):6.2f}x  ({min(values):.2f} to {max(values):.2f})')
 
 
 if __name__ == '__main__':

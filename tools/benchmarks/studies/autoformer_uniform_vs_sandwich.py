@@ -62,6 +62,7 @@ measures = {
     'rank.kendall': 'Kendall τ, 20 trained alone',
     'rank.spearman': 'Spearman ρ, 20 trained alone',
     'rank.pearson': 'Pearson r, 20 trained alone',
+    'rank.macs_kendall': 'Kendall τ of the MACs alone',
     'compare.searched': 'searched, test accuracy (%)',
     'compare.random': 'random of the same MACs (%)',
     'compare.largest': 'largest (%)',
