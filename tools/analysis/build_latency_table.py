@@ -45,7 +45,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
         help='cpu: what one thread computes, for a CPU that others use too, with --threads 1; defaults to wall',
     )
     parser.add_argument('--times', type=int, default=4, help='how often each setting occurs at least; defaults to 4')
-    parser.add_argument('--rounds', type=int, default=10, help='visits to each architecture; defaults to 10')
+    parser.add_argument('--rounds', type=int, default=15, help='visits to each architecture; defaults to 15')
     parser.add_argument('--held-out', type=int, default=30, help='architectures to validate on; defaults to 30')
     parser.add_argument('--seed', type=int, default=0, help='of the architectures and the images; defaults to 0')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')

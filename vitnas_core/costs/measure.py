@@ -109,7 +109,7 @@ def measure(
     batch_size: int,
     rng: np.random.Generator,
     times: int = 4,
-    rounds: int = 10,
+    rounds: int = 15,
     held_out: int = 30,
     clock: WallClock | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -126,7 +126,7 @@ def measure(
         batch_size: How many images a batch has.
         rng: Draws architectures and images.
         times: How often each setting of a stage or a block is measured at least. Defaults to 4.
-        rounds: How often each architecture is visited. Defaults to 10.
+        rounds: How often each architecture is visited. Defaults to 15.
         held_out: How many further architectures are measured only to validate. Defaults to 30.
         clock: What tells the time. Defaults to None: that of the device.
         progress: Called with (visits done, visits in all). Defaults to nothing.
