@@ -75,7 +75,7 @@ def data_config(per_class: int, batch_size: int, jpegs: Path | None = None) -> d
     else:
         resize = dict(type='ResizeEdge', scale=36, edge='short', backend='pillow', interpolation='bicubic')
         pipeline = [dict(type='LoadImageFromFile'), resize, dict(type='CenterCrop', crop_size=32), pack]
-        train = dict(type='mmpretrain.CustomDataset', data_prefix=str(jpegs), with_label=True, pipeline=pipeline)
+        train = dict(type='mmpretrain.CustomDataset', data_prefix=str(jpegs), pipeline=pipeline)
     return dict(
         batch_size=batch_size,
         num_workers=0,
