@@ -27,7 +27,7 @@ def read_config(options: argparse.Namespace) -> Config:
     """The config of a command line, with what it overrides and every ``in_channels='auto'`` filled in.
 
     Raises:
-        VitnasError: There is no such file.
+        VitnasError: There is no such file, or it has no model.
     """
     if not Path(options.config).is_file():
         raise VitnasError(f'there is no config file {options.config}')
@@ -35,6 +35,8 @@ def read_config(options: argparse.Namespace) -> Config:
     cfg.merge_from_dict(options.cfg_options)
     cfg.launcher = options.launcher
     cfg.work_dir = options.work_dir or cfg.get('work_dir') or str(Path('work_dirs') / Path(options.config).stem)
+    if 'model' not in cfg:
+        raise VitnasError(f'{options.config} has no `model`; give a config to train, not a part of one')
     cfg.model = fill_channels(cfg.model)
     return cfg
 

@@ -49,3 +49,5 @@ def test_a_mistake_in_the_config_names_the_choice(tmp_path: Path) -> None:
 def test_a_config_that_is_not_there() -> None:
     with pytest.raises(VitnasError, match='there is no config file projects/nope.py'):
         train.main(['projects/nope.py'])
+    with pytest.raises(VitnasError, match='digits.py has no `model`; give a config to train, not a part of one'):
+        train.main(['configs/_base_/datasets/digits.py'])
