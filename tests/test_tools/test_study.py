@@ -14,6 +14,7 @@ import pytest
 from tools.benchmarks import study
 from tools.benchmarks.studylib import execute
 from tools.benchmarks.studylib.plan import ROOT, Run, Step, Study, StudyError, fill
+from tools.benchmarks.studylib.progress import Progress
 from tools.benchmarks.studylib.results import Job, difference, list_jobs, read_measures
 
 SCRIPT = """
@@ -209,6 +210,24 @@ def test_places(tmp_path: Path) -> None:
     assert fill(['{seed}', {'x': '{net.checkpoint}', 'y': 3}], places) == ['7', {'x': 'work/epoch_3.pth', 'y': 3}]
     with pytest.raises(StudyError, match='has no checkpoint'):
         fill('{net.checkpoint}', {'net': str(tmp_path / 'other')})
+
+
+def test_time_left(tmp_path: Path) -> None:
+    steps = {name: Step(name) for name in ('truth', 'a', 'b')}
+
+    def jobs(run: str, *names: str) -> list[Job]:
+        return [Job(Run(run, 0, ()), steps[name], '', {}, tmp_path / run / name) for name in names]
+
+    runs = [jobs('shared', 'truth'), jobs('x', 'a', 'b'), jobs('y', 'a', 'b')]
+    progress = Progress(runs, jobs=2)
+    progress.finished(runs[0][0], 1000.0, {})
+    assert progress.left() is None  # the truth says nothing of the others
+    progress.finished(runs[1][0], 10.0, {})
+    assert progress.left() == pytest.approx((10 + 10 + 10) / 2)  # the a of y, and two b as long as what is known
+    progress.finished(runs[1][1], 30.0, {})
+    assert progress.left() == pytest.approx(10 + 30)  # one run is left, so one job at a time
+    progress.failed(runs[2][0], 'exit code 1')
+    assert progress.left() == 0
 
 
 def test_measures_of_a_training_are_those_of_its_last_validation(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def execute(
         executor = _Executor(jobs, lock, Progress(runs, jobs), after_run)
         shared = [steps for steps in runs if steps and steps[0].run.name == SHARED]
         for steps in shared:
-            executor.progress.note(f'shared steps run first; what they print is in {steps[0].folder.parent}/*/log.txt')
+            executor.progress.begin_shared(steps)
             executor.run(steps)
         if not executor.failures:
             executor.run_all([steps for steps in runs if steps and steps[0].run.name != SHARED])

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
+from .plan import SHARED
 from .results import Job
 
 _WIDTH = 30
@@ -27,6 +28,7 @@ class Progress:
         self.waiting: dict[str, Job] = {}
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.total = sum(len(steps) for steps in runs)
+        self.shared = {job.step.name for steps in runs for job in steps if job.run.name == SHARED}
         for job in (job for steps in runs for job in steps):
             result = job.result()
             if result is None:
@@ -39,10 +41,11 @@ class Progress:
         if done:
             print(f'{done} of {self.total} steps were finished before', flush=True)
 
-    def note(self, line: str) -> None:
-        """Say something else."""
-        if self.waiting:
-            print(line, flush=True)
+    def begin_shared(self, steps: Sequence[Job]) -> None:
+        """Say where to watch the shared steps, if there is still one to run."""
+        if any(str(job.folder) in self.waiting for job in steps):
+            logs = steps[0].folder.parent / '*' / 'log.txt'
+            print(f'shared steps run first; what they print is in {logs}', flush=True)
 
     def finished(self, job: Job, seconds: float, measures: Mapping[str, float]) -> None:
         """Say that a step is done."""
@@ -60,11 +63,15 @@ class Progress:
                     del self.waiting[folder]
             self._say(f'{job.run.title}: {job.step.name} FAILED, {reason}')
 
-    def left(self) -> float:
-        """Seconds that the rest may take: each step as long as those of its name took, or as the mean of all."""
-        known = [seconds for times in self.seconds.values() for seconds in times]
+    def left(self) -> float | None:
+        """Seconds that the rest may take: each step as long as those of its name took, or as the mean of all.
+
+        None as long as nothing is known.
+        """
+        # A shared step, such as the truth, may take longer than all others together: it says nothing of them.
+        known = [seconds for name, times in self.seconds.items() if name not in self.shared for seconds in times]
         if not known:
-            return 0.0
+            return None if self.waiting else 0.0
         expected = [mean(self.seconds[job.step.name] or known) for job in self.waiting.values()]
         return sum(expected) / min(self.jobs, max(1, len({job.run.folder for job in self.waiting.values()})))
 
@@ -75,7 +82,9 @@ class Progress:
 
     def _say(self, line: str) -> None:
         done = self.total - len(self.waiting)
-        times = f'elapsed {clock(time.monotonic() - self.began)}, about {clock(self.left())} left'
+        left = self.left()
+        times = f'elapsed {clock(time.monotonic() - self.began)}'
+        times += '' if left is None else f', about {clock(left)} left'
         if not sys.stdout.isatty():
             print(f'[{done}/{self.total}] {line}; {times}', flush=True)
             return
