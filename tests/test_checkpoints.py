@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mmengine.runner.checkpoint import load_checkpoint
 from safetensors.torch import save_file
 from torch import nn
@@ -121,3 +125,18 @@ def test_what_does_not_fit_leaves_the_model(model: nn.Module, tmp_path: Path) ->
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match='there is no checkpoint file .*nope.pth'):
         load_file(tmp_path / 'nope.pth')
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_any_damage_is_a_checkpoint_error_or_harmless(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, new: bool
+) -> None:
+    path, rng = tmp_path_factory.mktemp('damaged') / 'w.pth', np.random.default_rng(seed)
+    torch.save(dict(state_dict=nn.Linear(3, 4).state_dict()), path, _use_new_zipfile_serialization=new)
+    data = bytearray(path.read_bytes())
+    for place in rng.integers(len(data), size=rng.integers(1, 6)):
+        data[place] = rng.integers(256)
+    path.write_bytes(data)
+    with contextlib.suppress(CheckpointError):
+        load_file(path)

@@ -23,7 +23,7 @@ from vitnas_core.costs import Constraint, Cost
 from vitnas_core.fileio import atomic_write
 from vitnas_core.launch import make_runner
 from vitnas_core.models import fill_channels, fixed_config
-from vitnas_core.search import SubnetEvaluator
+from vitnas_core.search import SearchLoop, SubnetEvaluator
 from vitnas_core.search.feasible import FeasibleSpace
 from vitnas_core.spaces import Arch
 from vitnas_core.text import table
@@ -57,12 +57,23 @@ def train(folder: Path, seed: int, epochs: int | None) -> Path:
     return Path((folder / 'supernet/last_checkpoint').read_text())
 
 
-def search(folder: Path, seed: int, checkpoint: Path) -> Config:
+def search(folder: Path, seed: int, checkpoint: Path) -> SearchLoop:
     """Search the supernet; an interrupted search goes on from its journal."""
     cfg = read(SEARCH, folder / 'search', seed)
     cfg.load_from = str(checkpoint)
-    make_runner(cfg).train()
-    return cfg
+    runner = make_runner(cfg)
+    runner.train()
+    return runner.train_loop
+
+
+def show_baselines(found: SearchLoop) -> None:
+    """Write the report again with the largest and the smallest network beside the candidates."""
+    baselines = []
+    for name in ('largest', 'smallest'):
+        arch = getattr(found.space, name)()
+        cost = found.price(arch)
+        baselines.append((name, found.evaluator.evaluate(arch).value, dict(macs=cost.macs, params=cost.params)))
+    found.write_pictures(baselines)
 
 
 class Test:
@@ -134,12 +145,13 @@ def main(args: list[str] | None = None) -> list[dict[str, Any]]:
     checkpoint = train(folder, options.seed, options.epochs)
     limit = Config.fromfile(SEARCH).train_cfg.constraint.macs[1]
     print(f'\n2. Searching it for at most {limit / 1e6:g} M MACs on 300 images held out ({SEARCH.name})', flush=True)
-    cfg = search(folder, options.seed, checkpoint)
+    found = search(folder, options.seed, checkpoint)
     print('\n3. Extracting the winner and testing it on 355 images that nothing has seen')
     subnet, best = folder / 'subnet', folder / 'search/best_arch.json'
     extract_subnet.main([str(SUPERNET), str(checkpoint), str(best), '--out', str(subnet)])
-    test = Test(cfg, checkpoint)
+    test = Test(found.runner.cfg, checkpoint)
     space = test.backbone.space
+    show_baselines(found)
     rows = [
         test.subnet('largest', space.largest()),
         test.subnet('smallest', space.smallest()),

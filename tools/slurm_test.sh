@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Test on a Slurm cluster: [GPUS=8 GPUS_PER_NODE=8 CPUS_PER_TASK=5 SRUN_ARGS=…] slurm_test.sh PARTITION JOB CONFIG CHECKPOINT [OPTIONS of test.py]
 set -euo pipefail
+users=${PYTHONPATH:-} # _env.sh forgets it
 . "$(dirname -- "${BASH_SOURCE[0]}")/_env.sh"
 [ -x "$python" ] || python=$(command -v python3)
 [ $# -ge 4 ] || {
@@ -9,7 +10,7 @@ set -euo pipefail
 }
 gpus=${GPUS:-8} per_node=${GPUS_PER_NODE:-8}
 [ "$per_node" -le "$gpus" ] || per_node=$gpus
-export PYTHONPATH=$root
+export PYTHONPATH=$root${users:+:$users}
 # SRUN_ARGS is several words.
 # shellcheck disable=SC2086
 exec srun -p "$1" --job-name="$2" --gres="gpu:$per_node" --ntasks="$gpus" --ntasks-per-node="$per_node" \

@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 from mmengine.config import Config
-from mmengine.model import is_model_wrapper
 from mmengine.registry import MODELS as MM_MODELS
 from torch import Tensor, nn
 
 from . import zoo
-from .backbones.base import ArchRef, ElasticBackbone, cut_to_shape, elastic_backbone
+from .backbones.base import ArchRef, ElasticBackbone, cut_to_shape, elastic_backbone, unwrap
 from .errors import ArchError, VitnasError
 from .registry import MODELS
 from .spaces import Arch
@@ -115,7 +114,7 @@ def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef)
         ArchError: The architecture does not fit the weights, or a neck or head mixes the channels that it
             has with those that it lacks, as a norm over the backbone's channels does.
     """
-    source: nn.Module = model.module if is_model_wrapper(model) else model  # type: ignore[assignment]
+    source: nn.Module = unwrap(model)
     _check_fits(elastic_backbone(source), zoo.load_arch(arch), arch)
     with torch.random.fork_rng(devices=[]):  # the initial weights are thrown away, so they draw from nobody's generator
         fixed = MM_MODELS.build(fixed_config(model_cfg, arch))

@@ -83,7 +83,7 @@ def test_the_sentence_of_parts_builds(tmp_path: Path) -> None:
     (tmp_path / name).write_text(CONFIGS[name].replace("'projects/", f"'{ROOT}/projects/"))
     cfg = Config.fromfile(tmp_path / name)
     sampler, rule = ARCH_SAMPLERS.build(cfg.train_cfg.sampler), RULES.build(cfg.train_cfg.rule)
-    rule.check(sampler)
+    rule.check(sampler, torch.nn.ModuleDict(dict(head=torch.nn.Identity())))
     assert cfg.train_cfg.max_epochs == 500 and sampler.num_archs == 4
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from tests.families import FAMILIES
 from tests.test_search.common import build, config, history, noise, search
 from vitnas_core.costs import LatencyTable
 from vitnas_core.costs.latency import block_keys, stage_keys
-from vitnas_core.errors import InfeasibleError
+from vitnas_core.errors import InfeasibleError, VitnasError
 from vitnas_core.spaces import Arch, SearchSpace
 
 LOOP = dict(type='vitnas.EvolutionSearchLoop', population=20, parents=5, generations=3, mutations=10, crossovers=10)
@@ -59,3 +60,23 @@ def test_an_infeasible_latency_is_answered_in_under_a_second(tmp_path: Path) -> 
     with pytest.raises(InfeasibleError, match='has latency <= 0.001 s; the reachable range is 0.02 s to 0.03 s'):
         runner.train()
     assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize(
+    ('setting', 'family', 'words'),
+    [
+        (
+            dict(input_size=[64, 64]),
+            'autoformer',
+            r'was measured for autoformer at \[64, 64\]; the search is of autoformer at',
+        ),
+        (dict(input_size=[32, 32]), 'other', 'was measured for other at'),
+    ],
+)
+def test_a_table_of_something_else_is_refused(tmp_path: Path, setting: dict, family: str, words: str) -> None:
+    table = made_up_table(FAMILIES['autoformer'].space)
+    table = dataclasses.replace(table, setting=setting, family=family)
+    (tmp_path / 'latency.json').write_text(table.to_json())
+    asked = {**LOOP, 'latency_table': str(tmp_path / 'latency.json'), 'constraint': dict(latency=(None, 1.0))}
+    with pytest.raises(VitnasError, match=words):
+        build(config(tmp_path / 'a', asked)).train()

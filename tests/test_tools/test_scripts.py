@@ -16,7 +16,7 @@ TOOLS = Path(__file__).parents[2] / 'tools'
 def run(tmp_path: Path):
     """Run a script with a python and an srun that only print what they are given."""
     for name in ('python', 'srun'):
-        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\necho PYTHONPATH=$PYTHONPATH\n')
         (tmp_path / name).chmod((tmp_path / name).stat().st_mode | stat.S_IXUSR)
 
     def call(script: str, *args: str, **environment: str) -> subprocess.CompletedProcess:
@@ -28,8 +28,9 @@ def run(tmp_path: Path):
 
 
 def test_dist_train(run, tmp_path: Path) -> None:
-    done = run('dist_train.sh', 'a b.py', '2', '--cfg-options', 'x=1 2', PORT='29511')
+    done = run('dist_train.sh', 'a b.py', '2', '--cfg-options', 'x=1 2', PORT='29511', PYTHONPATH='mine')
     assert done.returncode == 0, done.stderr
+    assert f'PYTHONPATH={TOOLS.parent}:mine' in done.stdout
     assert '--nproc_per_node=2' in done.stdout and '--master_port=29511' in done.stdout
     assert f'{TOOLS}/train.py a b.py --launcher pytorch --cfg-options x=1 2' in done.stdout
 

@@ -58,7 +58,7 @@ def test_batch_size_and_workers_do_not_matter_but_seed_and_pass_do() -> None:
     assert {s[0] for s in again} == {s[0] for s in reference}
     assert {s[1:] for s in again}.isdisjoint({s[1:] for s in reference})
     other = samples(loader(), seed=2)
-    assert [s[0] for s in other] == [s[0] for s in reference] and other != reference
+    assert {s[0] for s in other} == {s[0] for s in reference} and other != reference
 
 
 def test_starting_later_loads_nothing_before() -> None:

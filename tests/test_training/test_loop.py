@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from mmengine.dataset import Compose
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from torch import nn
@@ -182,8 +183,12 @@ def test_the_val_loop_runs_at_the_largest(tmp_path: Path) -> None:
             dict(sampler=UNIFORM, rule=dict(type='vitnas.Sandwich', distill=dict(type='vitnas.KLDivergence'))),
             'learns from the largest architecture, which UniformSampler does not draw first',
         ),
+        (
+            dict(sampler=dict(type='vitnas.FixedSampler', arch='autoformer-tiny')),
+            r'stages\[0\].embed_dim is 192; the weights are 72 wide',
+        ),
     ],
-    ids=['lengths', 'rule', 'distill'],
+    ids=['lengths', 'rule', 'distill', 'architecture'],
 )
 def test_what_does_not_fit_is_refused_when_built(tmp_path: Path, change: dict, words: str) -> None:
     config = supernet_config(tmp_path)
@@ -205,7 +210,9 @@ def test_bfloat16_computes_in_bfloat16_and_keeps_float32_weights(tmp_path: Path)
     config = supernet_config(tmp_path, optim=dict(type='vitnas.BFloat16OptimWrapper'), max_epochs=1)
     seen = []
     handle = nn.modules.module.register_module_forward_hook(
-        lambda module, args, out: seen.append(out.dtype) if type(module).__name__ == 'ElasticLinear' else None
+        lambda module, args, out: (
+            seen.append(out.dtype) if type(module).__name__ == 'ElasticLinear' and module.training else None
+        )
     )
     try:
         runner = train(config)
@@ -215,3 +222,45 @@ def test_bfloat16_computes_in_bfloat16_and_keeps_float32_weights(tmp_path: Path)
     assert isinstance(runner.optim_wrapper, BFloat16OptimWrapper)
     assert {p.dtype for p in runner.model.parameters()} == {torch.float32}
     assert np.isfinite(losses(runner)).all()
+
+
+def test_an_infinite_sampler_needs_iterations(tmp_path: Path) -> None:
+    config = supernet_config(tmp_path)
+    config.train_dataloader.sampler = dict(type='InfiniteSampler', shuffle=True)
+    with pytest.raises(VitnasError, match='an InfiniteSampler never ends an epoch: give SupernetTrainLoop `max_iters`'):
+        Runner.from_cfg(config).train()
+
+
+def test_a_resume_with_other_batches_goes_on_from_the_epoch(tmp_path: Path) -> None:
+    train(supernet_config(tmp_path, UNIFORM, max_epochs=2))
+    runner, recorder = recorded(supernet_config(tmp_path, UNIFORM, batch_size=16, max_epochs=4), resume=True)
+    assert (runner.epoch, runner.iter, len(recorder.steps)) == (4, 16, 8)
+
+
+def test_a_run_without_a_seed_resumes_with_the_one_it_had(tmp_path: Path) -> None:
+    def config() -> Any:
+        made = supernet_config(tmp_path, UNIFORM, checkpoint=dict(interval=1, by_epoch=False))
+        made.randomness = dict(seed=None)
+        return made
+
+    _, seen = recorded(config())
+    (tmp_path / 'last_checkpoint').write_text(str(tmp_path / 'iter_5.pth'))
+    _, again = recorded(config(), resume=True)
+    assert again.steps == seen.steps[5:]
+
+
+def test_hooks_can_change_the_pipeline(tmp_path: Path) -> None:
+    """As mmpretrain's SwitchRecipeHook does, on a dataset inside vitnas.HoldOut, too."""
+
+    class Switch(Hook):
+        def before_train_epoch(self, runner: Runner) -> None:
+            dataset = runner.train_dataloader.dataset
+            blank = [lambda results: {**results, 'img': np.zeros((32, 32, 3), np.uint8)}]
+            dataset.pipeline = Compose([*blank, dict(type='mmpretrain.PackInputs')])
+
+    runner = Runner.from_cfg(supernet_config(tmp_path, UNIFORM, max_epochs=1))
+    recorder = Recorder()
+    runner.register_hook(Switch())
+    runner.register_hook(recorder)
+    runner.train()
+    assert {pixels for _, pixels in recorder.steps} == {0.0}

@@ -172,5 +172,8 @@ def test_a_model_without_one_tensor_of_logits_is_refused() -> None:
     model = make_model()
     model.head, model.other = None, model.head
     model.loss = lambda inputs, samples: model.other.loss(model.extract_feat(inputs), samples)
+    rule = Sandwich(distill=dict(type='vitnas.KLDivergence'))
+    with pytest.raises(VitnasError, match='whose head gives its logits as one tensor.*ImageClassifier does not'):
+        rule.check(SandwichSampler(), model)
     with pytest.raises(VitnasError, match='whose head gives its logits as one tensor'):
         Sandwich(distill=dict(type='vitnas.KLDivergence')).step(model, make_batch(), archs_of(model), wrapper(model))

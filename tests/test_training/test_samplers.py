@@ -64,6 +64,7 @@ def test_fixed_takes_what_a_config_says() -> None:
     [
         (lambda: SandwichSampler(-1), '`num_random` should be a whole number from 0, but got -1'),
         (lambda: WarmUpSampler(UniformSampler(), 0), '`fraction` should be above 0 and at most 1, but got 0'),
+        (lambda: WarmUpSampler(FixedSampler('autoformer-tiny')), 'to a sampler that draws; FixedSampler does not'),
     ],
 )
 def test_mistakes(make, words: str) -> None:

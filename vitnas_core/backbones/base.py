@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from mmengine.model import BaseModule
+from mmengine.model import BaseModule, is_model_wrapper
 from torch import Tensor, nn
 from typing_extensions import Self
 
@@ -140,6 +140,11 @@ class ElasticBackbone(BaseModule):
         for name, parameter in fixed.named_parameters():
             parameter.requires_grad_(trainable[name])
         return fixed.train(self.training)
+
+
+def unwrap(model: Any) -> Any:
+    """The model itself, without its distributed wrapper."""
+    return model.module if is_model_wrapper(model) else model
 
 
 def elastic_backbone(model: nn.Module) -> ElasticBackbone:

@@ -114,6 +114,15 @@ class HoldOut:
         return np.flatnonzero(held_out if self.part == 'holdout' else ~held_out)
 
     @property
+    def pipeline(self) -> Any:
+        """The transforms of the dataset; hooks that change a recipe set them."""
+        return self.dataset.pipeline
+
+    @pipeline.setter
+    def pipeline(self, pipeline: Any) -> None:
+        self.dataset.pipeline = pipeline
+
+    @property
     def metainfo(self) -> dict:
         """Meta information of the dataset; a copy."""
         return self.dataset.metainfo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +20,11 @@ class Candidate:
         generation: In which generation it was proposed.
         arch: The architecture.
         cost: ``macs``, ``params`` and, where a table gives it, ``latency`` in seconds.
-        score: The metric on the hold-out images; greater is better.
+        score: The metric on the hold-out images, greater is better; minus infinity (null in the file) if there is none.
         parents: The ids of the candidates that it was made of.
         seconds: How long its evaluation took.
         share: The part of the hold-out batches that it was to be scored on. Defaults to 1.
-        complete: False where racing dropped it; its score is then that of the images it saw.
+        complete: False where racing dropped it (its score is then that of the images it saw) or it has no score.
     """
 
     id: int
@@ -43,7 +44,7 @@ class Candidate:
             'generation': self.generation,
             'arch': self.arch.to_dict(),
             'cost': self.cost,
-            'score': self.score,
+            'score': self.score if math.isfinite(self.score) else None,
             'parents': list(self.parents),
             'seconds': self.seconds,
             'share': self.share,
@@ -63,7 +64,7 @@ class Candidate:
                 generation=int(data['generation']),
                 arch=Arch.from_dict(data['arch']),
                 cost=dict(data['cost']),
-                score=float(data['score']),
+                score=-math.inf if data['score'] is None else float(data['score']),
                 parents=tuple(int(parent) for parent in data['parents']),
                 seconds=float(data['seconds']),
                 share=float(data['share']),

@@ -11,6 +11,7 @@ import torch
 from mmengine.evaluator import Evaluator
 from mmengine.evaluator.metric import _to_cpu
 from mmengine.model import BaseModel
+from mmengine.structures import BaseDataElement
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -31,7 +32,7 @@ class Score:
 
     Args:
         value: The metric.
-        complete: False where racing dropped the candidate.
+        complete: False where racing dropped the candidate, or where there is no value (minus infinity).
     """
 
     value: float
@@ -94,7 +95,8 @@ class SubnetEvaluator:
             self.step.run(batch)
             if race is not None and race.is_lost():
                 return Score(self._value(), complete=False)
-        return Score(self._value())
+        value = self._value()
+        return Score(value, complete=math.isfinite(value))
 
     def _batches(self, wanted: int) -> Iterator[Any]:
         """The first batches: kept ones, then those that are decoded anew and kept while there is room."""
@@ -119,19 +121,20 @@ class SubnetEvaluator:
             sampler.start = 0
 
     def _value(self) -> float:
+        """The metric so far; minus infinity where there is none, as for a detector that finds nothing."""
         values: dict[str, Any] = {}
         for metric in self.evaluator.metrics:
             # Not evaluate(): that gathers the images of all ranks, and each rank has another candidate.
             found = metric.compute_metrics(_to_cpu(metric.results))
             values.update({f'{metric.prefix}/{name}' if metric.prefix else name: v for name, v in found.items()})
         name = self.metric or next(iter(values), None)
-        if name not in values:
-            raise VitnasError(f'`metric` of the search is {name}; the evaluator gives {", ".join(values) or "nothing"}')
+        if name is None:
+            return -math.inf
+        if values and name not in values:
+            raise VitnasError(f'`metric` of the search is {name}; the evaluator gives {", ".join(values)}')
         self.metric = name
-        value = float(values[name])
-        if not math.isfinite(value):
-            raise VitnasError(f'the metric {name} is {value} on the hold-out images, so candidates cannot be compared')
-        return value
+        value = float(values.get(name, math.nan))
+        return value if math.isfinite(value) else -math.inf
 
 
 class _Race:
@@ -173,10 +176,10 @@ def _span_of_mean(evaluator: Evaluator) -> float:
 
 
 def _size(batch: Any) -> int:
-    """Bytes of the tensors in a batch, roughly: those of data samples are small and not looked for."""
+    """Bytes of the tensors in a batch."""
     if isinstance(batch, Tensor):
         return batch.numel() * batch.element_size()
-    if isinstance(batch, dict):
+    if isinstance(batch, (dict, BaseDataElement)):
         return sum(_size(value) for value in batch.values())
     if isinstance(batch, (list, tuple)):
         return sum(_size(value) for value in batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import time
 from abc import abstractmethod
@@ -14,12 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.dist import all_gather_object, barrier, broadcast_object_list, get_dist_info
-from mmengine.model import is_model_wrapper
+from mmengine.logging import print_log
 from mmengine.runner import BaseLoop, Runner
 
-from ..backbones import elastic_backbone
+from ..backbones import elastic_backbone, unwrap
 from ..checkpoints import load_weights
-from ..costs import Constraint, Cost
+from ..costs import Constraint, Cost, LatencyTable, as_size
+from ..costs.latency import SPEARMAN
 from ..errors import VitnasError
 from ..spaces import Arch
 from . import outputs
@@ -89,12 +91,12 @@ class SearchLoop(BaseLoop):
         keep_gb: float = 4.0,
     ) -> None:
         # Whatever can be refused is refused here, before images or weights are read.
-        self.model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+        self.model = unwrap(runner.model)
         self.backbone = elastic_backbone(self.model)
         self.space = self.backbone.space
         self.input_size, self.num_classes = input_size, num_classes
         self.constraint = Constraint(constraint)
-        self.latency_table = _read_table(latency_table, self.constraint)
+        self.latency_table = _read_table(latency_table, self)
         self.feasible = FeasibleSpace(self.space, self.price, self.constraint)
         self.load_from: Any = getattr(runner, '_load_from', None)
         if not self.load_from:
@@ -201,10 +203,13 @@ class SearchLoop(BaseLoop):
             history += self._evaluate(proposals, history, known, journal, bar)
             self._iter = len(history)
             self._report(history, bar)
+        self.history = tuple(history)
+        if not ranked(history):
+            raise VitnasError(f'none of the {len(history)} candidates has a score: is the supernet trained?')
         best = ranked(history)[0]
         self.backbone.set_arch(best.arch)
         if self.rank == 0:
-            outputs.write_pictures(self.runner.work_dir, history, **self._about())
+            self.write_pictures()
             self.runner.logger.info(
                 f'Search: the best of {len(history)} candidates is number {best.id} of generation {best.generation} '
                 f'with {best.score:.4f}; see {self.runner.work_dir}'
@@ -212,6 +217,14 @@ class SearchLoop(BaseLoop):
         barrier()
         self.runner.call_hook('after_train')
         return self.runner.model
+
+    def write_pictures(self, baselines: Sequence[tuple[str, float, Mapping[str, float]]] = ()) -> None:
+        """Write ``pareto.png`` and ``report.html`` of the search that has run.
+
+        Args:
+            baselines: (name, score, costs) of networks to show beside the candidates. Defaults to none.
+        """
+        outputs.write_pictures(self.runner.work_dir, self.history, baselines=baselines, **self._about())
 
     def header(self) -> dict[str, Any]:
         """What determines the search, for the journal; the number of generations does not: more can be added."""
@@ -344,14 +357,27 @@ class SearchLoop(BaseLoop):
         )
 
 
-def _read_table(path: str | None, constraint: Constraint) -> Any:
+def _read_table(path: str | None, search: SearchLoop) -> LatencyTable | None:
+    """The table of a search, if it was measured for what is searched."""
     if path is None:
-        if 'latency' in constraint.limits:
+        if 'latency' in search.constraint.limits:
             raise VitnasError(
                 'a limit on latency needs measured latencies: give latency_table, which '
                 'tools/analysis/build_latency_table.py makes, but got none'
             )
         return None
-    from ..costs import LatencyTable
-
-    return LatencyTable.from_file(path)
+    table = LatencyTable.from_file(path)
+    measured = table.setting.get('input_size')
+    asked = list(as_size('input_size', search.input_size))
+    if table.family != search.space.family or (measured is not None and list(as_size(path, measured)) != asked):
+        raise VitnasError(
+            f'{path} was measured for {table.family} at {measured}; the search is of {search.space.family} at {asked}'
+        )
+    if table.validation is None or table.validation.spearman < SPEARMAN:
+        print_log(
+            f'Search: {path} did not rank architectures that were not measured as well as it should '
+            f'({table.validation or "none were held out"})',
+            'current',
+            logging.WARNING,
+        )
+    return table

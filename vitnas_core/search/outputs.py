@@ -35,6 +35,7 @@ def write_pictures(
     metric: str,
     settings: Mapping[str, str],
     training_csv: Path,
+    baselines: Sequence[tuple[str, float, Mapping[str, float]]] = (),
 ) -> None:
     """Write ``pareto.png`` and ``report.html``.
 
@@ -46,11 +47,12 @@ def write_pictures(
         metric: What the score is.
         settings: What the report says about the search, name → text.
         training_csv: Where the supernet's training left its report; need not be there.
+        baselines: (name, score, costs) of networks to show beside the candidates. Defaults to none.
     """
     from ..visualization import draw_pareto, save_png, write_report  # matplotlib is not needed to search
 
     folder, best, front = Path(folder), ranked(candidates)[0], pareto_front(candidates)
-    figure = draw_pareto(candidates, front, best, limit=limits.get('macs'), metric=metric)
+    figure = draw_pareto(candidates, front, best, limit=limits.get('macs'), metric=metric, baselines=baselines)
     save_png(figure, folder / 'pareto.png')
     write_report(
         folder / 'report.html',
@@ -61,5 +63,6 @@ def write_pictures(
         settings=settings,
         constraint=limits,
         metric=metric,
+        baselines=baselines,
         training_csv=training_csv if training_csv.is_file() and read_report(training_csv) else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -21,8 +22,8 @@ class AnyStep:
         self.model, self.evaluator = model, evaluator
 
     def prepare(self, batch: Any) -> Any:
-        """What is kept of a decoded batch."""
-        return batch
+        """What is kept of a decoded batch: a copy, as each tensor of a worker holds an open file."""
+        return copy.deepcopy(batch)
 
     def run(self, batch: Any) -> None:
         """Add the results of a batch to the metrics."""
@@ -55,9 +56,9 @@ class AccuracyStep(AnyStep):
 
     def prepare(self, batch: Any) -> Any:
         """The stacked images, and each one's label; images of different sizes stay apart."""
-        images, labels = batch['inputs'], [sample.gt_label.cpu() for sample in batch['data_samples']]
+        images, labels = batch['inputs'], [sample.gt_label.cpu().clone() for sample in batch['data_samples']]
         same = all(image.shape == images[0].shape for image in images)
-        return {'inputs': torch.stack(list(images)) if same else images, 'labels': labels}
+        return {'inputs': torch.stack(list(images)) if same else copy.deepcopy(images), 'labels': labels}
 
     def run(self, batch: Any) -> None:
         """Add the results of a batch to the metric, in the form that its own ``process`` gives them."""

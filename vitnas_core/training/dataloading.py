@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from mmengine.dist import get_rank, get_world_size
 from torch.utils.data import DataLoader, Dataset
 
+from ..errors import VitnasError
 from ..randomness import kept, seed_globals
 
 
@@ -51,6 +52,13 @@ class SeededDataset(Dataset):
         seed_globals(key.seed, key.data_pass, key.position)
         return self.dataset[key.number]
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Hooks that change a recipe set the pipeline of ``dataloader.dataset``."""
+        if name == 'dataset':
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self.dataset, name, value)
+
     def __getattr__(self, name: str) -> Any:
         if name == 'dataset':  # while being unpickled
             raise AttributeError(name)
@@ -72,6 +80,8 @@ class KeyedBatchSampler:
     def start(self, seed: int, data_pass: int, first_batch: int) -> None:
         """Say what the next iteration is: a pass over the data, from a batch on."""
         self.seed, self.data_pass, self.first_batch = seed, data_pass, first_batch
+        if hasattr(self.sampler, 'seed'):  # a resumed training's seed may not be the one that it was built with
+            self.sampler.seed = seed
         if hasattr(self.sampler, 'set_epoch'):
             self.sampler.set_epoch(data_pass)
 
@@ -89,7 +99,13 @@ class KeyedBatchSampler:
 
 
 def seeded_loader(loader: DataLoader) -> DataLoader:
-    """The same data loader with keyed samples; its ``batch_sampler`` is a :class:`KeyedBatchSampler`."""
+    """The same data loader with keyed samples; its ``batch_sampler`` is a :class:`KeyedBatchSampler`.
+
+    Raises:
+        VitnasError: The data loader does not make batches.
+    """
+    if loader.batch_sampler is None:
+        raise VitnasError('the training data loader should make batches: give it a batch_size')
     more: dict[str, Any] = {'prefetch_factor': loader.prefetch_factor} if loader.num_workers else {}
     return DataLoader(
         SeededDataset(loader.dataset),

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from ..backbones import elastic_backbone
+from ..backbones import elastic_backbone, unwrap
 from ..errors import VitnasError
 from ..randomness import seeded
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
@@ -64,7 +64,9 @@ class SupernetTrainLoop(BaseLoop):
         self.backbone = elastic_backbone(runner.model)
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
         self.rule: TrainingRule = RULES.build(rule) if isinstance(rule, dict) else rule
-        self.rule.check(self.sampler)
+        self.rule.check(self.sampler, unwrap(runner.model))
+        for arch in self.sampler.sample(self.backbone.space, np.random.default_rng(0), 1.0):
+            self.backbone.check_fits(arch)
         _check_wrapper(runner.model)
         super().__init__(runner, dataloader)
         self.dataloader: DataLoader = seeded_loader(self.dataloader)
@@ -72,6 +74,8 @@ class SupernetTrainLoop(BaseLoop):
         self.by_epoch = max_epochs is not None
         # Infinite samplers never end a pass: all iterations are one.
         self._endless = isinstance(self._batches.sampler, InfiniteSampler)
+        if self.by_epoch and self._endless:
+            raise VitnasError('an InfiniteSampler never ends an epoch: give SupernetTrainLoop `max_iters`')
         self._max_epochs = max_epochs if max_epochs is not None else 1
         self._max_iters = max_iters if max_iters is not None else self._max_epochs * len(self.dataloader)
         self._epoch = self._iter = 0
@@ -100,6 +104,10 @@ class SupernetTrainLoop(BaseLoop):
 
     def run(self) -> nn.Module:
         """Train."""
+        # mmengine's seed is another one on each rank if it is asked for; architectures and data must not be.
+        ranked = self.runner._randomness_cfg.get('diff_rank_seed', False)
+        self._seed = self.runner.seed - (get_rank() if ranked else 0)
+        self._check_length()
         self.runner.call_hook('before_train')
         if self.by_epoch:
             while self._epoch < self._max_epochs and not self.stop_training:
@@ -109,11 +117,23 @@ class SupernetTrainLoop(BaseLoop):
         self.runner.call_hook('after_train')
         return self.runner.model
 
+    def _check_length(self) -> None:
+        """Count anew where a resumed training has epochs of another length: more ranks, or other batches."""
+        hub, length = self.runner.message_hub, len(self.dataloader)
+        before = hub.get_info('epoch_length', length) if self._iter else length
+        hub.update_info('epoch_length', length)
+        if before != length and self.by_epoch:
+            self._iter = self._epoch * length
+            self.runner.logger.warning(
+                f'an epoch has {length} steps now and had {before} when the checkpoint was written: the training goes '
+                f'on from the start of epoch {self._epoch + 1}, and is not what it would have been'
+            )
+
     def _run_epoch(self) -> None:
         self.runner.call_hook('before_train_epoch')
         self.runner.model.train()
         first = self._iter - self._epoch * len(self.dataloader)  # not 0 when resumed in the middle of an epoch
-        self._batches.start(self.runner.seed, self._epoch, first)
+        self._batches.start(self._seed, self._epoch, first)
         for index, batch in enumerate(self.dataloader, start=first):
             self._run_step(index, batch)
         self.runner.call_hook('after_train_epoch')
@@ -125,7 +145,7 @@ class SupernetTrainLoop(BaseLoop):
         self.runner.call_hook('before_train_epoch')
         while self._iter < self._max_iters and not self.stop_training:
             data_pass, first = (0, self._iter) if self._endless else divmod(self._iter, len(self.dataloader))
-            self._batches.start(self.runner.seed, data_pass, first)
+            self._batches.start(self._seed, data_pass, first)
             for batch in self.dataloader:
                 self.runner.model.train()
                 self._run_step(self._iter, batch)
@@ -137,9 +157,9 @@ class SupernetTrainLoop(BaseLoop):
     def _run_step(self, index: int, batch: Any) -> None:
         runner = self.runner
         runner.call_hook('before_train_iter', batch_idx=index, data_batch=batch)
-        rng = np.random.default_rng([runner.seed, self._iter])
+        rng = np.random.default_rng([self._seed, self._iter])
         archs = self.sampler.sample(self.backbone.space, rng, self._iter / self._max_iters)
-        with seeded(runner.seed, self._iter, get_rank()):
+        with seeded(self._seed, self._iter, get_rank()):
             outputs = self.rule.step(runner.model, batch, archs, runner.optim_wrapper)
         runner.call_hook('after_train_iter', batch_idx=index, data_batch=batch, outputs=outputs)
         self._iter += 1

@@ -3,13 +3,13 @@
 import os.path as osp
 from typing import Any
 
+import torch
 from mmengine.dist import all_reduce, get_world_size, is_main_process
 from mmengine.fileio import BaseStorageBackend, LocalBackend
 from mmengine.hooks import CheckpointHook as _CheckpointHook
-from mmengine.model import is_model_wrapper
 from mmengine.runner import Runner
-from torch import nn
 
+from ...backbones import unwrap
 from ...fileio import AtomicBackend, atomic_write, remove_leftovers
 from ...registry import HOOKS
 
@@ -72,13 +72,13 @@ class CheckpointHook(_CheckpointHook):
             runner (Runner): The runner of the training process.
             checkpoint (dict): What is saved.
         """
-        gradients = {name: p.grad.cpu() for name, p in _module(runner).named_parameters() if p.grad is not None}
+        gradients = {name: p.grad.cpu() for name, p in unwrap(runner.model).named_parameters() if p.grad is not None}
         if gradients:
             checkpoint['gradients'] = gradients
 
     def _restore_gradients(self, runner: Runner) -> None:
         gradients, self._gradients = getattr(self, '_gradients', None) or {}, None
-        for name, parameter in _module(runner).named_parameters():
+        for name, parameter in unwrap(runner.model).named_parameters():
             if name in gradients:
                 parameter.grad = gradients[name].to(parameter.device)
 
@@ -126,6 +126,7 @@ class CheckpointHook(_CheckpointHook):
         # Runner.val() alone never calls before_train, and stock mmengine fails there; nothing is to be saved then.
         if not self.save_best or not hasattr(self, 'file_backend'):
             return
+        _average_gradients(runner)
         before = self._best_paths()
         self._set_best_paths(dict.fromkeys(before))
         try:
@@ -156,15 +157,15 @@ class CheckpointHook(_CheckpointHook):
             self.file_backend.rmtree(path)
 
 
-def _module(runner: Runner) -> nn.Module:
-    return runner.model.module if is_model_wrapper(runner.model) else runner.model
-
-
 def _average_gradients(runner: Runner) -> None:
     """Give every rank the mean of what they accumulated, which does not change the mean that they will reach."""
     if get_world_size() == 1:
         return
-    for parameter in _module(runner).parameters():
-        # Ranks train the same architectures, so they have gradients of the same parameters.
-        if parameter.grad is not None:
+    parameters = list(unwrap(runner.model).parameters())
+    # Ranks need not have gradients of the same parameters; they must exchange the same ones.
+    somewhere = torch.tensor([float(p.grad is not None) for p in parameters], device=parameters[0].device)
+    all_reduce(somewhere, 'max')
+    for parameter, wanted in zip(parameters, somewhere.tolist()):
+        if wanted:
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             all_reduce(parameter.grad, 'mean')

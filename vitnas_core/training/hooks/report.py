@@ -16,13 +16,12 @@ from mmengine.dist import is_main_process
 from mmengine.hooks import EMAHook, Hook
 from mmengine.runner import Runner
 
-from ...backbones import elastic_backbone
+from ...backbones import elastic_backbone, unwrap
 from ...costs import Cost
 from ...errors import VitnasError
 from ...fileio import atomic_write
 from ...registry import HOOKS
 from ...spaces import Arch
-from ..rules.base import unwrap
 
 COLUMNS = ('epoch', 'iter', 'name', 'metric', 'value', 'macs', 'params')
 """Columns of the CSV file, one row an architecture and metric."""

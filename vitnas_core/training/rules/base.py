@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from mmengine.model import is_model_wrapper
 from mmengine.optim import OptimWrapper
 from torch import Tensor
 
@@ -16,8 +15,8 @@ from ..samplers import ArchSampler
 class TrainingRule:
     """Turns a batch and the architectures of a step into gradients and an update."""
 
-    def check(self, sampler: ArchSampler) -> None:
-        """Refuse a sampler that this rule cannot train; called when the loop is built.
+    def check(self, sampler: ArchSampler, model: Any) -> None:
+        """Refuse a sampler or a model that this rule cannot train; called when the loop is built.
 
         Raises:
             VitnasError: They do not fit, and why.
@@ -36,11 +35,6 @@ class TrainingRule:
             What is logged.
         """
         raise NotImplementedError
-
-
-def unwrap(model: Any) -> Any:
-    """The model itself, without its distributed wrapper."""
-    return model.module if is_model_wrapper(model) else model
 
 
 def reduced(model: Any, last: bool) -> contextlib.AbstractContextManager:

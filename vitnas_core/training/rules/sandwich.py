@@ -9,12 +9,14 @@ from typing import Any
 from mmengine.optim import OptimWrapper
 from torch import Tensor, nn
 
-from ...backbones import elastic_backbone
+from ...backbones import elastic_backbone, unwrap
 from ...errors import VitnasError
 from ...registry import MODELS, RULES
 from ...spaces import Arch
 from ..samplers import ArchSampler
-from .base import TrainingRule, add_gradients, reduced, unwrap, update
+from .base import TrainingRule, add_gradients, reduced, update
+
+_NO_LOGITS = '`distill` of vitnas.Sandwich needs a model whose head gives its logits as one tensor, as classifiers do'
 
 
 @RULES.register_module()
@@ -31,13 +33,16 @@ class Sandwich(TrainingRule):
     def __init__(self, distill: dict | None = None) -> None:
         self.distill = None if distill is None else MODELS.build(distill)
 
-    def check(self, sampler: ArchSampler) -> None:
-        """In-place distillation needs the largest architecture first."""
+    def check(self, sampler: ArchSampler, model: Any) -> None:
+        """In-place distillation needs the largest architecture first, and a head with logits."""
         if self.distill is not None and not sampler.largest_first:
             raise VitnasError(
                 f'`distill` of vitnas.Sandwich learns from the largest architecture, which '
                 f'{type(sampler).__name__} does not draw first; use sampler=dict(type="vitnas.SandwichSampler")'
             )
+
+        if self.distill is not None and not isinstance(getattr(model, 'head', None), nn.Module):
+            raise VitnasError(f'{_NO_LOGITS}; {type(model).__name__} does not')
 
     def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
         """Forward and backward each architecture on the same augmented batch, then update."""
@@ -65,10 +70,7 @@ class Sandwich(TrainingRule):
         with _logits_of(unwrap(model)) as seen:
             loss = unwrap(model).parse_losses(model._run_forward(data, mode='loss'))[0]
         if len(seen) != 1 or not isinstance(seen[0], Tensor):
-            raise VitnasError(
-                f'`distill` of vitnas.Sandwich needs a model whose head gives its logits as one tensor, as '
-                f'classifiers do; {type(unwrap(model)).__name__} does not'
-            )
+            raise VitnasError(f'{_NO_LOGITS}; {type(unwrap(model)).__name__} does not')
         return (loss if teacher is None else self.distill(seen[0], teacher)), seen[0]
 
 

@@ -19,7 +19,7 @@ from .base import TrainingRule
 class SinglePath(TrainingRule):
     """Train the step's only architecture, as if the model were that one: mm's own ``train_step``."""
 
-    def check(self, sampler: ArchSampler) -> None:
+    def check(self, sampler: ArchSampler, model: Any) -> None:
         """Refuse a sampler of several architectures."""
         if sampler.num_archs != 1:
             raise VitnasError(

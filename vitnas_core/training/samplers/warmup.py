@@ -8,6 +8,7 @@ from ...errors import VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
 from .base import ArchSampler
+from .fixed import FixedSampler
 
 
 @ARCH_SAMPLERS.register_module()
@@ -19,13 +20,15 @@ class WarmUpSampler(ArchSampler):
         fraction: By which part of the training the whole space is open. Defaults to 0.25.
 
     Raises:
-        VitnasError: ``fraction`` is not above 0 and at most 1.
+        VitnasError: ``fraction`` is not above 0 and at most 1, or the sampler draws nothing.
     """
 
     def __init__(self, sampler: ArchSampler | dict, fraction: float = 0.25) -> None:
         if not 0 < fraction <= 1:
             raise VitnasError(f'`fraction` should be above 0 and at most 1, but got {fraction!r}')
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
+        if isinstance(self.sampler, FixedSampler):
+            raise VitnasError('vitnas.WarmUpSampler opens a space to a sampler that draws; FixedSampler does not')
         self.fraction = fraction
         self.num_archs, self.largest_first = self.sampler.num_archs, self.sampler.largest_first
 
