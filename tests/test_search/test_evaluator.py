@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mmengine.evaluator import BaseMetric
+from mmengine.registry import METRICS
 from mmengine.runner import Runner
 
 from tests.families import FAMILIES
 from vitnas_core.datasets import Digits
 from vitnas_core.errors import VitnasError
+from vitnas_core.search import Candidate
 from vitnas_core.search.steps import AccuracyStep, AnyStep
 
-from .common import build, config
+from .common import build, config, search
 
 SEARCH = dict(type='vitnas.RandomSearchLoop', num_candidates=1)
 
@@ -113,3 +118,23 @@ def test_racing_needs_a_mean(folder: Path) -> None:
     run = runner(folder, 'mean', racing=dict(confidence=0.9), evaluator=metric)
     with pytest.raises(VitnasError, match="mean over images, mmpretrain's Accuracy alone, but got SingleLabelMetric"):
         assert run.train_loop
+
+
+@METRICS.register_module()
+class NothingFound(BaseMetric):
+    """As COCO's metric where a detector finds nothing: no value."""
+
+    def process(self, data_batch: Any, data_samples: Any) -> None:
+        self.results.append(0)
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        return {}
+
+
+def test_an_architecture_without_a_score_does_not_end_the_search(tmp_path: Path) -> None:
+    asked = dict(type='vitnas.RandomSearchLoop', num_candidates=5, evaluator=dict(type='NothingFound'))
+    with pytest.raises(VitnasError, match='none of the 5 candidates has a score: is the supernet trained'):
+        search(config(tmp_path / 'a', asked))
+    lines = (tmp_path / 'a/history.jsonl').read_text().splitlines()[1:]
+    assert len(lines) == 5 and all('"score": null' in line and '"complete": false' in line for line in lines)
+    assert all(Candidate.from_dict(json.loads(line)).score == -math.inf for line in lines)
