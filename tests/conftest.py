@@ -1,8 +1,11 @@
 """What every test can use."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
+from mmengine.registry import DefaultScope
 
 import vitnas_core  # noqa: F401  (before timm and torchvision: it mends their import)
 
@@ -17,3 +20,10 @@ def rng() -> np.random.Generator:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _own_scope() -> Iterator[None]:
+    """A runner sets the scope in which types without one are looked up, and leaves it to the next test."""
+    yield
+    DefaultScope._instance_dict.clear()

@@ -17,6 +17,7 @@ from mmengine.runner import CheckpointLoader, load_checkpoint
 from mmengine.runner.checkpoint import load_from_http
 
 from vitnas_core import compat
+from vitnas_core.errors import CheckpointError
 
 COMPAT = Path(compat.__file__)
 # compat.py alone, so that nothing else of the package imports torchvision.
@@ -88,7 +89,7 @@ def test_hostile_checkpoint_is_refused_and_runs_nothing(tmp_path, attack):
     torch.save({'state_dict': {}, 'x': hostile(marker)[attack]}, path)
     with pytest.raises(pickle.UnpicklingError):
         torch.load(path)
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(CheckpointError, match='nothing in it was executed'):
         load_checkpoint(torch.nn.Linear(1, 1), path)
     with pytest.raises(pickle.UnpicklingError):  # the file is in the cache already, nothing is fetched
         load_from_http('http://localhost/evil.pth', model_dir=str(tmp_path))

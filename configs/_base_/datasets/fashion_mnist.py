@@ -30,7 +30,7 @@ train_dataloader = dict(
     sampler=dict(type='DefaultSampler', shuffle=True),
     drop_last=True,
 )
-# What candidates of a search are compared on; a search config takes it as its train_dataloader.
+# The held-out part of the training set: what a supernet is watched on, and what a search compares candidates on.
 holdout_dataloader = dict(
     batch_size=500,
     num_workers=0,
@@ -42,7 +42,9 @@ holdout_dataloader = dict(
     ),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )
-val_dataloader = dict(
+val_dataloader = holdout_dataloader
+val_evaluator = dict(type='Accuracy', topk=(1,))
+test_dataloader = dict(
     batch_size=500,
     num_workers=0,
     dataset=dict(
@@ -55,6 +57,6 @@ val_dataloader = dict(
     ),
     sampler=dict(type='DefaultSampler', shuffle=False),
 )
-val_evaluator = dict(type='Accuracy', topk=(1,))
-test_dataloader = val_dataloader
 test_evaluator = val_evaluator
+val_cfg = dict()
+test_cfg = dict()

@@ -9,9 +9,9 @@ seeds = [0, 1, 2]
 baseline = 'uniform'
 
 epochs = 8
-folder = 'tools/benchmarks/studies/configs/'
-supernet = folder + 'autoformer-micro_supernet_fashion-mnist.py'
-search = folder + 'autoformer-micro_search_fashion-mnist.py'
+folder = 'projects/classification/configs/autoformer/'
+supernet = folder + 'autoformer-micro_supernet_8e_fashion-mnist.py'
+search = folder + 'autoformer-micro_search_evolution-2.8m_fashion-mnist.py'
 score = 'tools/benchmarks/score.py'
 
 after = [

@@ -1,6 +1,6 @@
 """Search of the micro AutoFormer supernet on the 2,000 held-out images, under half of the largest one's MACs."""
 
-_base_ = './autoformer-micro_supernet_fashion-mnist.py'
+_base_ = './autoformer-micro_supernet_8e_fashion-mnist.py'
 
 train_cfg = dict(
     _delete_=True,
@@ -15,4 +15,11 @@ train_cfg = dict(
     mutations=10,
     crossovers=10,
 )
-train_dataloader = {{_base_.holdout_dataloader}}
+train_dataloader = dict(_delete_=True, **_base_.holdout_dataloader)
+load_from = 'work_dirs/autoformer-micro_supernet_8e_fashion-mnist/epoch_8.pth'
+
+# A search trains nothing and validates by itself.
+param_scheduler = None
+val_dataloader = None
+val_evaluator = None
+val_cfg = None

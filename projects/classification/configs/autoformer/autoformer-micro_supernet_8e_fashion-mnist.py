@@ -6,6 +6,8 @@ _base_ = ['../../../../configs/_base_/default_runtime.py', '../../../../configs/
 subset = dict(per_class=200, dataset=dict(indices=6000))
 train_dataloader = dict(batch_size=32, dataset=subset)
 holdout_dataloader = dict(dataset=subset)
+# A study reads the last validation, and that of a network trained alone is to be on the test images.
+val_dataloader = dict(_delete_=True, **_base_.test_dataloader)
 
 space = dict(
     family='autoformer',
@@ -30,8 +32,7 @@ train_cfg = dict(
     sampler=dict(type='vitnas.UniformSampler'),
     rule=dict(type='vitnas.SinglePath'),
 )
-val_cfg = dict()
-test_cfg = dict()
+find_unused_parameters = True  # a step uses the parameters of its architecture only
 optim_wrapper = dict(
     optimizer=dict(type='AdamW', lr=3e-3, weight_decay=0.05),
     paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
