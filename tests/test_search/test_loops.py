@@ -179,7 +179,7 @@ def test_a_changed_checkpoint_space_or_dataset_is_refused(tmp_path: Path) -> Non
     other['model']['backbone']['space']['stages'][0]['embed_dim'] = [48, 72]
     with pytest.raises(VitnasError, match=r'space.stages\[0\].embed_dim: \[48, 60, 72\] → \[48, 72\]'):
         search(other, noise)
-    weights = torch.load(cfg['load_from'])['state_dict']
+    weights = torch.load(cfg['load_from'], weights_only=True)['state_dict']
     weights['head.fc.bias'] += 1e-6
     torch.save({'state_dict': weights}, cfg['load_from'])
     with pytest.raises(VitnasError, match='checkpoint: "[0-9a-f]+" → "[0-9a-f]+"'):
@@ -222,7 +222,7 @@ def test_a_search_needs_trained_weights_that_fit(tmp_path: Path) -> None:
         build(config(tmp_path / 'run', LOOPS['random'], load_from=None)).train()
     cfg = config(tmp_path / 'run', LOOPS['random'])
     path = save_supernet(tmp_path)
-    weights = torch.load(path)['state_dict']
+    weights = torch.load(path, weights_only=True)['state_dict']
     del weights['backbone.cls_token']
     torch.save({'state_dict': weights}, path)
     with pytest.raises(CheckpointError, match=r'has no backbone\.cls_token'):

@@ -159,7 +159,7 @@ class SupernetTrainLoop(BaseLoop):
         runner.call_hook('before_train_iter', batch_idx=index, data_batch=batch)
         rng = np.random.default_rng([self._seed, self._iter])
         archs = self.sampler.sample(self.backbone.space, rng, self._iter / self._max_iters)
-        with seeded(self._seed, self._iter, get_rank()):
+        with seeded(self._seed, self._iter, get_rank(), 1):  # four words: no sample has this key
             outputs = self.rule.step(runner.model, batch, archs, runner.optim_wrapper)
         runner.call_hook('after_train_iter', batch_idx=index, data_batch=batch, outputs=outputs)
         self._iter += 1

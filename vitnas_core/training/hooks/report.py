@@ -110,16 +110,22 @@ def _evaluate(runner: Runner, archs: dict[str, Arch]) -> dict[str, tuple[dict[st
     model, loop = runner.model, runner.val_loop
     backbone, classes = elastic_backbone(model), getattr(getattr(unwrap(model), 'head', None), 'num_classes', 0)
     evaluators = {name: copy.deepcopy(loop.evaluator) for name in archs}
-    size: tuple[int, int] = (0, 0)
+    size: tuple[int, int] | None = None
     model.eval()
     for batch in loop.dataloader:
-        size = tuple(unwrap(model).data_preprocessor(copy.deepcopy(batch))['inputs'].shape[-2:])
+        size = size or _image_size(unwrap(model), batch)
         for name, arch in archs.items():
             backbone.set_arch(arch)
-            evaluators[name].process(data_samples=model.val_step(copy.deepcopy(batch)), data_batch=batch)
+            evaluators[name].process(data_samples=model.val_step(batch), data_batch=batch)
     model.train()
     metrics = {name: evaluators[name].evaluate(len(loop.dataloader.dataset)) for name in archs}
+    assert size is not None  # there is a batch
     return {name: (metrics[name], backbone.price(arch, size, classes)) for name, arch in archs.items()}
+
+
+def _image_size(model: Any, batch: Any) -> tuple[int, int]:
+    """Height and width of a batch's images as the backbone gets them."""
+    return tuple(model.data_preprocessor(copy.deepcopy(batch))['inputs'].shape[-2:])
 
 
 @contextlib.contextmanager
