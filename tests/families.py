@@ -1,12 +1,13 @@
 """One line a family and a space: what the generic tests run over.
 
-A new family is covered by adding its :class:`Family` to ``FAMILIES`` and its spaces to the zoo.
+A new family is covered by adding its :class:`Family` to ``FAMILIES`` and its spaces to the zoo; an option
+that changes what a family's layers are has a line of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vitnas_core import zoo
@@ -68,6 +69,9 @@ FAMILIES: dict[str, Family] = {
         ),
     ),
 }
+FAMILIES['autoformer-conditional'] = replace(
+    FAMILIES['autoformer'], settings=dict(img_size=32, patch_size=8, position='conditional', reach=2)
+)
 
 _TENTHS = [i / 10 for i in range(1, 11)]
 
@@ -131,12 +135,11 @@ GRAMMARS: dict[str, SearchSpace] = {
     'vitas_twins-free': _twins(free=True),
 }
 
-# Every space that there is.
-SPACES: dict[str, SearchSpace] = {
-    **{name: zoo.load_space(name) for name in zoo.space_names()},
-    **GRAMMARS,
-    **{f'{name}-test': family.space for name, family in FAMILIES.items()},
-}
+# Every space that there is, once: options of a family share its space.
+SPACES: dict[str, SearchSpace] = {**{name: zoo.load_space(name) for name in zoo.space_names()}, **GRAMMARS}
+for _name, _family in FAMILIES.items():
+    if _family.space not in SPACES.values():
+        SPACES[f'{_name}-test'] = _family.space
 
 # Small enough to be enumerated.
 SMALL_SPACES: dict[str, SearchSpace] = {

@@ -17,11 +17,11 @@ from mmengine.registry import init_default_scope
 from mmpretrain.registry import MODELS
 
 from vitnas_core import zoo
+from vitnas_core.datasets.checks import check_not_test_set
 from vitnas_core.launch import make_runner, read_config
 from vitnas_core.models import fill_channels, fixed_config
 from vitnas_core.registry import LOOPS
 from vitnas_core.search import SearchLoop
-from vitnas_core.search.checks import check_not_test_set
 from vitnas_core.spaces import Arch
 
 from .tiny_sets import datasets_of, make_tiny, set_name
@@ -175,7 +175,7 @@ def test_runs(stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize('stem', SEARCHES)
 def test_search_sees_neither_test_nor_training_images(stem: str) -> None:
     cfg = parsed(stem)
-    check_not_test_set(cfg.train_dataloader, cfg.test_dataloader)
+    check_not_test_set(cfg.train_dataloader, cfg.test_dataloader, stem)
     searched = cfg.train_dataloader.dataset
     assert searched.type == 'vitnas.HoldOut' and searched.part == 'holdout'
     supernet = source_of(cfg.load_from)

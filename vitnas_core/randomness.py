@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from mmengine.dist import get_rank
+from mmengine.runner import Runner
 
 
 @contextlib.contextmanager
@@ -44,3 +46,8 @@ def seeded(*key: int) -> Iterator[None]:
         if devices:
             torch.cuda.manual_seed(torch.default_generator.initial_seed())
         yield
+
+
+def run_seed(runner: Runner) -> int:
+    """The seed that all ranks of a run share: mmengine's is another one on each if ``diff_rank_seed`` is asked for."""
+    return runner.seed - (get_rank() if runner._randomness_cfg.get('diff_rank_seed', False) else 0)

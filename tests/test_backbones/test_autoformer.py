@@ -8,9 +8,11 @@ import torch.nn.functional as F
 
 from tests.families import FAMILIES
 from vitnas_core.backbones import AutoFormer
+from vitnas_core.costs import count_macs, count_params
 from vitnas_core.errors import ArchError, VitnasError
 
 FAMILY = FAMILIES['autoformer']
+CONDITIONAL = FAMILIES['autoformer-conditional']
 X = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
 
 
@@ -138,6 +140,88 @@ def test_relative_positions_see_the_geometry_of_a_rectangle() -> None:
     torch.testing.assert_close(model(x)[0].mT, turned(x.mT)[0])
 
 
+@pytest.mark.parametrize('width', [48, 72])
+def test_conditional_positions_are_the_written_out_formula(width: int) -> None:
+    """On a rectangle of 3 × 7 patches; what out_index 0 returns is what the second block gets."""
+    model = CONDITIONAL.elastic(out_indices=(0, -1), out_type='raw').eval()
+    model.set_arch(next(a for a in map(CONDITIONAL.space.arch_at, range(10**6)) if a.stages[0]['embed_dim'] == width))
+    seen: list[torch.Tensor] = []
+    model.blocks[0].register_forward_hook(lambda _, inputs, out: seen.append(out))
+    model.blocks[1].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    features = model(torch.randn(2, 3, 24, 56))[0]
+    first, second = seen
+    torch.testing.assert_close(second, _written_out(first, model.peg, (3, 7)))
+    assert torch.equal(features[..., :width], second) and not features[..., width:].any()
+    assert model.pos_embed is None and FAMILY.elastic().peg is None
+
+
+def test_conditional_positions_of_a_single_block_come_before_the_final_norm() -> None:
+    data = CONDITIONAL.space.largest().to_dict()
+    del data['stages'][0]['blocks'][1:]
+    model = AutoFormer(arch=data, out_type='raw', **CONDITIONAL.settings)
+    seen: list[torch.Tensor] = []
+    model.blocks[0].register_forward_hook(lambda _, inputs, out: seen.append(out))
+    torch.testing.assert_close(model(X)[0], model.norm(_written_out(seen[0], model.peg, (4, 4))))
+
+
+def test_the_class_token_bypasses_conditional_positions() -> None:
+    model = CONDITIONAL.elastic(out_indices=(0, 1), out_type='raw').eval()
+    first, later = model(X)
+    torch.nn.init.normal_(model.peg.weight)
+    torch.nn.init.normal_(model.peg.bias)
+    changed, changed_later = model(X)
+    assert torch.equal(changed[:, 0], first[:, 0])
+    assert (changed[:, 1:] != first[:, 1:]).any(-1).all()
+    assert not torch.equal(changed_later[:, 0], later[:, 0])  # from the second block on it sees them
+
+
+def test_conditional_positions_tell_the_border_by_its_zeros() -> None:
+    """Of equal patches those differ that have other neighbours missing: corners, sides and the inside."""
+    model = CONDITIONAL.elastic(reach=0, out_indices=(0,)).double()
+    (features,) = model(torch.ones(1, 3, 40, 48, dtype=torch.float64))
+    kinds = features[0].flatten(1).T.mul(1e6).round().unique(dim=0)
+    assert features.shape[2:] == (5, 6) and len(kinds) == 9
+    torch.testing.assert_close(features[..., 1:-1, 1:-1], features[..., 1:2, 1:2].expand(-1, -1, 3, 4))
+
+
+@pytest.mark.parametrize(('position', 'blind'), [('none', True), ('conditional', False)])
+def test_only_conditional_positions_notice_exchanged_patches(position: str, blind: bool) -> None:
+    model = FAMILY.elastic(reach=0, position=position, out_type='raw').double().eval()
+    patches = torch.randn(1, 3, 12, 8, 8, dtype=torch.float64)  # of a 3 × 4 grid
+    order = torch.randperm(12)
+    out, exchanged = (
+        model(p.unflatten(2, (3, 4)).permute(0, 1, 2, 4, 3, 5).reshape(1, 3, 24, 32))[0]
+        for p in (patches, patches[:, :, order])
+    )
+    assert torch.allclose(exchanged[:, 1:], out[:, 1:][:, order]) == blind
+    assert torch.allclose(exchanged[:, 0], out[:, 0]) == blind
+
+
+def test_conditional_positions_are_stored_for_no_image_size() -> None:
+    small, large = CONDITIONAL.elastic().eval(), CONDITIONAL.elastic(img_size=(64, 40)).eval()
+    large.load_state_dict(small.state_dict())
+    assert {k: v.shape for k, v in small.state_dict().items()} == {k: v.shape for k, v in large.state_dict().items()}
+    for size in ((32, 32), (64, 40), (37, 90)):
+        x = torch.randn(1, 3, *size)
+        assert torch.equal(small(x)[0], large(x)[0])
+    arch = small.arch
+    assert small.price(arch, 32) == large.price(arch, 32)
+
+
+@pytest.mark.parametrize('size', [(24, 56), (27, 38), (8, 8)])
+def test_cost_of_conditional_positions(size: tuple[int, int]) -> None:
+    patches = -(-size[0] // 8) * -(-size[1] // 8)
+    for arch in (CONDITIONAL.space.largest(), CONDITIONAL.space.smallest()):
+        width = arch.stages[0]['embed_dim']
+        settings = dict(img_size=32, patch_size=8, reach=0)
+        with_them, without = (AutoFormer.cost(arch, size, position=p, **settings) for p in ('conditional', 'none'))
+        assert with_them.params - without.params == 10 * width
+        assert with_them.macs - without.macs == 9 * width * patches
+        model = AutoFormer(arch=arch, position='conditional', **settings)
+        assert with_them.params == count_params(model)
+        assert with_them.macs == count_macs(model, torch.randn(1, 3, *size))
+
+
 def test_official_bias_changes_its_role_with_the_heads() -> None:
     """In the published code entry 64 is a query bias with two heads and a key bias with one."""
     token = torch.zeros(1, 1, FAMILY.elastic().embed_dims)
@@ -181,12 +265,16 @@ def test_initialisation_is_the_published_one() -> None:
     assert model.pos_embed.std().item() == pytest.approx(0.02, rel=0.05)
     bound = (3 * 16 * 16) ** -0.5
     assert model.patch_embed.weight.abs().max().item() == pytest.approx(bound, rel=0.01)
+    peg = AutoFormer(arch='autoformer-tiny', position='conditional').peg  # torch's: uniform, a filter has 9 inputs
+    for parameter in peg.parameters():
+        assert parameter.abs().max().item() == pytest.approx(1 / 3, rel=0.03)
+        assert parameter.std().item() == pytest.approx(1 / 3 / 3**0.5, rel=0.1)
 
 
 @pytest.mark.parametrize(
     ('settings', 'message'),
     [
-        (dict(position='sine'), '`position` should be one of absolute, none, but got'),
+        (dict(position='sine'), '`position` should be one of absolute, conditional, none, but got'),
         (dict(out_type='mean'), '`out_type` should be one of featmap, avg_featmap'),
         (dict(out_indices=(2,)), '`out_indices` should be from -2 to 1, as the shallowest architecture has 2 blocks'),
         (dict(out_indices=()), '`out_indices` should be from'),
@@ -242,8 +330,18 @@ def test_malformed_architectures_are_refused_by_the_cost_too() -> None:
         AutoFormer.cost(data, 224, -5)
     with pytest.raises(VitnasError, match='`input_size` should be a whole number above 0'):
         AutoFormer.cost(data, (224, 224, 3))  # type: ignore[arg-type]
+    with pytest.raises(VitnasError, match='`position` should be one of absolute, conditional, none, but got .sine'):
+        AutoFormer.cost(data, position='sine')
     with pytest.raises(VitnasError, match='`embed_dims` is the stored width of a `space`'):
         AutoFormer(arch=data, embed_dims=256)
+
+
+def _written_out(tokens: torch.Tensor, peg: torch.nn.Conv2d, grid: tuple[int, int]) -> torch.Tensor:
+    """CPVT's formula: the patches' grid plus its depth-wise convolution, behind the untouched class token."""
+    width = tokens.shape[-1]
+    patches = tokens[:, 1:].mT.unflatten(2, grid)
+    patches = patches + F.conv2d(patches, peg.weight[:width], peg.bias[:width], padding=1, groups=width)
+    return torch.cat([tokens[:, :1], patches.flatten(2).mT], 1)
 
 
 def _with(model: AutoFormer, **settings: object) -> AutoFormer:

@@ -5,7 +5,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from vitnas_core.elastic import DropPath, ElasticConv2d, ElasticLayerNorm, ElasticLinear, pad_channels, prefix
+from vitnas_core.elastic import (
+    DropPath,
+    ElasticConv2d,
+    ElasticDepthwiseConv2d,
+    ElasticLayerNorm,
+    ElasticLinear,
+    pad_channels,
+    prefix,
+)
 
 
 def test_prefix_is_a_view_and_the_tensor_itself_at_full_size() -> None:
@@ -38,6 +46,35 @@ def test_convolution() -> None:
     layer, x = ElasticConv2d(3, 8, 4, 4), torch.randn(2, 3, 8, 12)
     layer.width = 5
     assert torch.equal(layer(x), F.conv2d(x, layer.weight[:5], layer.bias[:5], stride=4))
+
+
+@pytest.mark.parametrize('width', [8, 5, 1])
+@pytest.mark.parametrize('side', [1, 3, 5])
+def test_depthwise_convolution(width: int, side: int) -> None:
+    layer, x = ElasticDepthwiseConv2d(8, side), torch.randn(2, width, 4, 7)
+    plain = nn.Conv2d(width, width, side, padding=side // 2, groups=width)
+    plain.load_state_dict({'weight': layer.weight[:width], 'bias': layer.bias[:width]})
+    out = layer(x)
+    assert torch.equal(out, plain(x)) and out.shape == x.shape
+    out.sum().backward()
+    for parameter in (layer.weight, layer.bias):
+        assert parameter.grad[:width].all() and not parameter.grad[width:].any()
+
+
+def test_depthwise_convolution_pads_with_zeros_and_keeps_channels_apart() -> None:
+    """A pixel of ones sees as many neighbours as lie in the image."""
+    layer = ElasticDepthwiseConv2d(3, 3)
+    nn.init.ones_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    x = torch.stack([torch.ones(3, 4), torch.zeros(3, 4)])[None]
+    seen, nothing = layer(x)[0]
+    assert seen.tolist() == [[4, 6, 6, 4], [6, 9, 9, 6], [4, 6, 6, 4]] and not nothing.any()
+
+
+def test_depthwise_convolution_of_full_width_uses_the_parameters_themselves() -> None:
+    layer = ElasticDepthwiseConv2d(4, 3)
+    (_, _), (weight, _), (bias, _) = layer(torch.randn(1, 4, 5, 5)).grad_fn.next_functions
+    assert weight.variable is layer.weight and bias.variable is layer.bias
 
 
 def test_norm_uses_the_statistics_of_the_active_channels() -> None:

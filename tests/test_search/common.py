@@ -77,7 +77,7 @@ def save_supernet(folder: Path, family: str = 'autoformer') -> Path:
 def build(cfg: dict[str, Any]) -> Runner:
     supernet = Path(cfg['load_from'] or '.')
     if cfg['load_from'] and not supernet.exists():
-        save_supernet(supernet.parent)
+        save_supernet(supernet.parent, family=supernet.stem)
     return Runner.from_cfg(Config(cfg))
 
 

@@ -16,8 +16,8 @@ from mmengine.runner import Runner
 from tests.families import FAMILIES
 from vitnas_core.datasets import Digits
 from vitnas_core.errors import VitnasError
+from vitnas_core.scoring import AccuracyStep, AnyStep
 from vitnas_core.search import Candidate
-from vitnas_core.search.steps import AccuracyStep, AnyStep
 
 from .common import build, config, search
 
@@ -109,7 +109,7 @@ def test_a_share_is_the_first_batches(folder: Path, rng: np.random.Generator) ->
 
 def test_an_unknown_metric_is_answered_with_the_known(folder: Path, rng: np.random.Generator) -> None:
     evaluator = runner(folder, 'metric', metric='accuracy/top5').train_loop.evaluator
-    with pytest.raises(VitnasError, match='`metric` of the search is accuracy/top5; the evaluator gives accuracy/top1'):
+    with pytest.raises(VitnasError, match='`metric` is accuracy/top5; the evaluator gives accuracy/top1'):
         evaluator.evaluate(evaluator.backbone.space.sample(rng))
 
 

@@ -79,7 +79,9 @@ def test_enough_candidates_find_the_optimum_and_the_search_ends_by_itself(
 ) -> None:
     best, inside = optimum(family)
     more = dict(num_candidates=10**6) if name == 'random' else dict(population=50, generations=10**6)
-    loop = search(config(tmp_path / 'run', {**LOOPS[name], **more, 'constraint': dict(macs=window(family))}), noise)
+    loop = search(
+        config(tmp_path / 'run', {**LOOPS[name], **more, 'constraint': dict(macs=window(family))}, family), noise
+    )
     found = history(tmp_path / 'run', loop)
     check_rules(found, family)
     assert {c.arch for c in found} == set(inside)

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from vitnas_core.errors import VitnasError
+from vitnas_core.scoring import AnyStep
 from vitnas_core.search import Racing, SearchLoop, ranked
-from vitnas_core.search.steps import AnyStep
 
 from .common import build, config, history, noise, without_seconds
 

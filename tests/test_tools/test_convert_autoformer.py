@@ -156,6 +156,15 @@ def test_wrong_files_are_refused(official: dict[str, torch.Tensor], tmp_path: Pa
         converter.main([str(tmp_path / 'none.pth'), str(tmp_path / 'out.pth')])
 
 
+def test_conditional_positions_have_no_place_in_the_published_layout(tmp_path: Path) -> None:
+    backbone = AutoFormer(space='autoformer-tiny', position='conditional', official=True)
+    state = {f'backbone.{name}': tensor for name, tensor in backbone.state_dict().items()}
+    save_file(state, tmp_path / 'in.safetensors')
+    with pytest.raises(SystemExit, match=r'^CheckpointError: backbone\.peg\.\w+ belongs to conditional positions'):
+        converter.main([str(tmp_path / 'in.safetensors'), str(tmp_path / 'out.pth'), '--to-official'])
+    assert not (tmp_path / 'out.pth').exists()
+
+
 def test_a_hostile_file_executes_nothing(tmp_path: Path) -> None:
     class Hostile:
         def __reduce__(self):

@@ -2,6 +2,7 @@
 
     score.py rank CONFIG CHECKPOINT TRUTH         correlations of hold-out scores with architectures trained alone
     score.py compare CONFIG CHECKPOINT ARCH       test scores: searched, random of the same MACs, largest, smallest
+    score.py budgets CONFIG CHECKPOINT SEARCH…    test scores of the best under --budgets, evaluations and seconds
 
 CONFIG is a search config: its train_dataloader is the hold-out part, its test_dataloader the test set.
 """
@@ -20,25 +21,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script,
 
 import vitnas_core  # noqa: F401  (before mm: it mends imports)
 from tools.benchmarks.studylib.results import write_measures
-from tools.benchmarks.studylib.scoring import Supernet, compare, rank
+from tools.benchmarks.studylib.scoring import Supernet, compare, rank, under_budgets
 from tools.benchmarks.studylib.truth import Truth
 from vitnas_core import zoo
 from vitnas_core.errors import VitnasError
 from vitnas_core.fileio import atomic_write
+from vitnas_core.search import read_candidates
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest='command', required=True)
-    for name, what in (('rank', 'truth'), ('compare', 'arch')):
-        command = commands.add_parser(name)
+    added = {name: commands.add_parser(name) for name in ('rank', 'compare', 'budgets')}
+    for command in added.values():
         command.add_argument('config', help='search config')
         command.add_argument('checkpoint', help="the supernet's weights")
-        command.add_argument(what, type=Path)
         command.add_argument('--out', type=Path, required=True, help='folder for measures.json and more')
-    command.add_argument('--num-random', type=int, default=10, help='random architectures; defaults to 10')
-    command.add_argument('--seed', type=int, default=0, help='of the random ones; defaults to 0')
+    added['rank'].add_argument('truth', type=Path)
+    added['compare'].add_argument('arch', type=Path)
+    added['compare'].add_argument('--num-random', type=int, default=10, help='random architectures; defaults to 10')
+    added['compare'].add_argument('--seed', type=int, default=0, help='of the random ones; defaults to 0')
+    added['budgets'].add_argument('searches', type=Path, nargs='+', help='work dirs of one search or of several')
+    added['budgets'].add_argument('--budgets', type=float, nargs='+', required=True, help='in MACs')
     return parser.parse_args(args)
 
 
@@ -52,6 +57,9 @@ def main(args: list[str] | None = None) -> None:
             measures, scores = rank(supernet, truth)
             rows = [f'{e.macs},{e.params},{e.score},{s}' for e, s in zip(truth.archs, scores)]
             atomic_write(options.out / 'scores.csv', '\n'.join(['macs,params,truth,score', *rows, '']))
+        elif options.command == 'budgets':
+            found = [c for folder in options.searches for c in read_candidates(folder / 'history.jsonl')]
+            measures = under_budgets(supernet, found, options.budgets)
         else:
             rng = np.random.default_rng(options.seed)
             measures = compare(supernet, zoo.load_arch(options.arch), options.num_random, rng)

@@ -107,11 +107,16 @@ def to_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The inverse of :func:`to_vitnas`.
 
     Raises:
-        CheckpointError: It is no AutoFormer of ours.
+        CheckpointError: It is no AutoFormer of ours, or one with conditional positions.
     """
     converted = {}
     for name, tensor in state.items():
         theirs = official_name(name)
+        if name.startswith('backbone.peg.'):
+            raise CheckpointError(
+                f'{name} belongs to conditional positions, for which the published layout has no place; '
+                f'only networks of position="absolute" or "none" can be written in it'
+            )
         if theirs is None:
             raise CheckpointError(f'not a vitnas AutoFormer checkpoint: {name} is none of its tensors')
         if theirs.endswith('attn.qkv.weight'):

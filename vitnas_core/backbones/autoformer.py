@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from .. import zoo
 from ..costs import Cost, as_size
-from ..costs.autoformer import HEAD_DIM, autoformer_cost, read_autoformer, token_grid
+from ..costs.autoformer import HEAD_DIM, PEG_SIDE, POSITIONS, autoformer_cost, read_autoformer, token_grid
 from ..elastic import (
     DropPath,
     ElasticConv2d,
+    ElasticDepthwiseConv2d,
     ElasticLayerNorm,
     ElasticLinear,
     RelativePositions2D,
@@ -128,7 +129,7 @@ class AutoFormer(ElasticBackbone):
     """AutoFormer, elastic (``space=``) or fixed (``arch=``).
 
     Any image size: sides are padded to the patch size with zeros, absolute positions are
-    interpolated, relative positions hold for any H × W grid.
+    interpolated, relative and conditional positions hold for any H × W grid.
 
     Args:
         arch: A fixed architecture: a zoo name (``'autoformer-tiny'``), a file, or the data.
@@ -138,7 +139,10 @@ class AutoFormer(ElasticBackbone):
             fixed network stores what it uses.
         img_size: Image side for which absolute positions are stored. Defaults to 224.
         patch_size: Side of a patch. Defaults to 16.
-        position: ``'absolute'`` or ``'none'``. Defaults to ``'absolute'``.
+        position: ``'absolute'``, ``'conditional'`` or ``'none'``; each with or without relative positions.
+            Conditional ones (FocusFormer, arXiv 2208.10861; the PEG of CPVT, arXiv 2102.10882) are a
+            depth-wise 3 × 3 convolution of the patches, padded with zeros and added to them after the
+            first block; the class token gets none. Defaults to ``'absolute'``.
         reach: Largest relative offset that is told apart; 0 for no relative positions. Defaults to 14.
         out_indices: After which blocks features are returned; negative ones count from the active
             last block. The final norm is applied after the last block only; blocks behind the last
@@ -203,6 +207,7 @@ class AutoFormer(ElasticBackbone):
         self.cls_token = nn.Parameter(torch.zeros(1, 1, self.embed_dims))
         tokens = 1 + self.grid[0] * self.grid[1]
         self.pos_embed = nn.Parameter(torch.zeros(1, tokens, self.embed_dims)) if position == 'absolute' else None
+        self.peg = ElasticDepthwiseConv2d(self.embed_dims, PEG_SIDE) if position == 'conditional' else None
         last = max(1, len(maxima[1]) - 1)
         self.blocks = nn.ModuleList(
             Block(
@@ -230,7 +235,7 @@ class AutoFormer(ElasticBackbone):
         return list(self.blocks)  # type: ignore[arg-type]
 
     def _init_parameters(self) -> None:
-        """As published: truncated normal for linear layers, tables and tokens; torch's default for the patches."""
+        """As published: truncated normal for linear layers, tables and tokens; torch's default for convolutions."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -287,6 +292,8 @@ class AutoFormer(ElasticBackbone):
         outs: dict[int, Tensor] = {}
         for i, block in enumerate(self._blocks[: max(wanted) + 1]):
             x = block(x, grid)
+            if i == 0 and self.peg is not None:
+                x = _add_conditional(x, self.peg, (height, width))
             if i in wanted:
                 outs[i] = self._format(self.norm(x) if i == depth - 1 else x, (height, width))
         return tuple(outs[i] for i in wanted)
@@ -338,8 +345,8 @@ class AutoFormer(ElasticBackbone):
     ) -> Cost:
         """Parameters and multiply-accumulates of an architecture, without building it.
 
-        The convention of the paper's figures for T and B: convolution, linear layers and the two
-        attention products, without the relative positions' own.
+        The convention of the paper's figures for T and B: convolutions (that of conditional positions
+        included), linear layers and the two attention products, without the relative positions' own.
 
         Args:
             arch: The architecture.
@@ -347,13 +354,21 @@ class AutoFormer(ElasticBackbone):
             num_classes: Classes of a linear head that is counted too. Defaults to 0: none.
             img_size: Image side for which absolute positions are stored. Defaults to 224.
             patch_size: Side of a patch. Defaults to 16.
-            position: ``'absolute'`` or ``'none'``. Defaults to ``'absolute'``.
+            position: ``'absolute'``, ``'conditional'`` or ``'none'``. Defaults to ``'absolute'``.
             reach: Largest relative offset; 0 for no relative positions. Defaults to 14.
 
         Raises:
-            VitnasError: The architecture is not AutoFormer's, or a size is not a whole number above 0.
+            VitnasError: The architecture is not AutoFormer's, ``position`` is none of these, or a size is
+                not a whole number above 0.
         """
         return autoformer_cost(zoo.load_arch(arch), input_size, num_classes, img_size, patch_size, position, reach)
+
+
+def _add_conditional(tokens: Tensor, peg: nn.Module, grid: tuple[int, int]) -> Tensor:
+    """Add what ``peg`` makes of the patches' H × W grid to them (B, 1 + H·W, C); the class token stays."""
+    patches = tokens[:, 1:]
+    encoding = peg(patches.transpose(1, 2).unflatten(2, grid)).flatten(2).transpose(1, 2)
+    return torch.cat([tokens[:, :1], patches + encoding], 1)
 
 
 def _resize(table: Tensor, source: tuple[int, int], target: tuple[int, int]) -> Tensor:
@@ -368,7 +383,7 @@ def _resize(table: Tensor, source: tuple[int, int], target: tuple[int, int]) -> 
 def _check_settings(settings: dict[str, Any], fewest: int) -> None:
     """Refuse what the layers would fail on later; ``fewest`` is the depth of the shallowest architecture."""
     for name, valid in (
-        ('position', ('absolute', 'none')),
+        ('position', POSITIONS),
         ('out_type', ('featmap', 'avg_featmap', 'cls_token', 'raw')),
     ):
         if settings[name] not in valid:

@@ -12,6 +12,12 @@ from .cost import Cost, as_size
 HEAD_DIM = 64
 """Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
 
+PEG_SIDE = 3
+"""Side of the filters that make conditional positions (CPVT's PEG)."""
+
+POSITIONS = ('absolute', 'conditional', 'none')
+"""What ``position`` of an AutoFormer may be."""
+
 
 def autoformer_cost(
     arch: Arch,
@@ -26,9 +32,14 @@ def autoformer_cost(
     width, choices = read_autoformer(arch)
     if num_classes < 0:
         raise VitnasError(f'`num_classes` should be at least 0, but got {num_classes!r}')
+    if position not in POSITIONS:
+        raise VitnasError(f'`position` should be one of {", ".join(POSITIONS)}, but got {position!r}')
     patches = math.prod(token_grid(as_size('input_size', input_size), patch_size))
     stored = math.prod(token_grid(as_size('img_size', img_size), patch_size)) + 1 if position == 'absolute' else 0
     params, macs = _outside_cost(width, patches, num_classes, stored, patch_size)
+    if position == 'conditional':  # the class token is not filtered
+        params += width * (PEG_SIDE * PEG_SIDE + 1)
+        macs += patches * width * PEG_SIDE * PEG_SIDE
     for heads, ratio in choices:
         more = _block_cost(width, heads, ratio, patches + 1, reach)
         params += more[0]

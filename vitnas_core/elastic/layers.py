@@ -70,6 +70,24 @@ class ElasticConv2d(nn.Conv2d):
         return self._conv_forward(x, weight, None if self.bias is None else prefix(self.bias, self.width))
 
 
+class ElasticDepthwiseConv2d(nn.Conv2d):
+    """A depth-wise convolution of the channels that arrive, with the first filters; the image keeps its size.
+
+    Args:
+        channels: Largest number of channels.
+        kernel_size: Side of a filter, an odd number; the image is padded with kernel_size // 2 zeros.
+    """
+
+    def __init__(self, channels: int, kernel_size: int) -> None:
+        super().__init__(channels, channels, kernel_size, padding=kernel_size // 2, groups=channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Filter each channel of (B, width, H, W) by itself."""
+        width = x.shape[1]
+        bias = None if self.bias is None else prefix(self.bias, width)
+        return F.conv2d(x, prefix(self.weight, width), bias, padding=self.padding, groups=width)
+
+
 class ElasticLayerNorm(nn.LayerNorm):
     """A layer norm over the channels that arrive, with the first entries of gain and bias.
 

@@ -4,11 +4,12 @@ from .candidate import Candidate, ranked
 from .evaluator import SubnetEvaluator
 from .evolution import EvolutionSearchLoop
 from .halving import SuccessiveHalvingLoop
-from .journal import Journal
+from .journal import Journal, read_candidates
 from .loops import Proposal, SearchLoop
 from .pareto import pareto_front
 from .racing import Racing
 from .random import RandomSearchLoop
+from .sampled import SamplerSearchLoop
 from .sampler import WholeSampler
 
 __all__ = [
@@ -18,10 +19,12 @@ __all__ = [
     'Proposal',
     'Racing',
     'RandomSearchLoop',
+    'SamplerSearchLoop',
     'SearchLoop',
     'SubnetEvaluator',
     'SuccessiveHalvingLoop',
     'WholeSampler',
     'pareto_front',
     'ranked',
+    'read_candidates',
 ]

@@ -1,75 +1,19 @@
-"""What a search refuses before it starts, and digests that tell whether two searches are the same."""
+"""Digests that tell whether two searches are the same."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..errors import VitnasError
-
-# They change how samples are read or how many, not which set they belong to.
-_READING = ('pipeline', 'indices', 'lazy_init', 'serialize_data', 'max_refetch', 'metainfo', '_scope_')
-
-
-def check_not_test_set(searched: Any, test: Any) -> None:
-    """Refuse to search on the test set.
-
-    Args:
-        searched: The config of the dataloader that the search scores candidates on.
-        test: The config of the test dataloader, or None.
-
-    Raises:
-        VitnasError: A dataset of the first, wrapped or not, is one of the second; pipelines do not matter.
-    """
-    if not isinstance(searched, Mapping) or not isinstance(test, Mapping):
-        return
-    of_test = [_identity(leaf) for leaf in _leaves(test.get('dataset'))]
-    for leaf in _leaves(searched.get('dataset')):
-        if _identity(leaf) in of_test:
-            raise VitnasError(
-                f'train_dataloader of the search reads {leaf.get("type")}, the dataset of test_dataloader; the test '
-                f'set must never be searched on: give a part of the training set, e.g. dict(type="vitnas.HoldOut", '
-                f'part="holdout", dataset=…)'
-            )
-
-
-def _leaves(dataset: Any) -> Iterator[Mapping[str, Any]]:
-    """The datasets inside wrappers."""
-    if isinstance(dataset, (list, tuple)):
-        for one in dataset:
-            yield from _leaves(one)
-    elif isinstance(dataset, Mapping):
-        inner = [dataset[name] for name in ('dataset', 'datasets') if name in dataset]
-        if inner:
-            yield from _leaves(inner)
-        else:
-            yield dataset
-
-
-def _identity(dataset: Mapping[str, Any]) -> str:
-    known = {name: value for name, value in dataset.items() if name not in _READING}
-    if isinstance(known.get('type'), str):
-        known['type'] = known['type'].rpartition('.')[2]  # 'vitnas.Digits' and 'Digits' are one
-    return _text(known)
+from ..datasets.checks import plain_text
 
 
 def digest_data(data: Any) -> str:
     """A name for configs and other plain data that stays the same in every process."""
-    return hashlib.sha256(_text(data).encode()).hexdigest()[:16]
-
-
-def _text(data: Any) -> str:
-    return json.dumps(data, sort_keys=True, default=_word)
-
-
-def _word(value: Any) -> Any:
-    """Classes and functions in a config by their name; other objects by their text."""
-    return getattr(value, '__qualname__', None) or str(value)
+    return hashlib.sha256(plain_text(data).encode()).hexdigest()[:16]
 
 
 def digest_weights(model: nn.Module) -> str:

@@ -17,10 +17,10 @@ from torch.utils.data import DataLoader
 
 from ..backbones import elastic_backbone
 from ..errors import VitnasError
+from ..scoring import clear_results, make_step, metric_value
 from ..spaces import Arch
 from .racing import Racing
 from .sampler import WholeSampler
-from .steps import AccuracyStep, AnyStep
 
 _SLACK = 1e-4
 """Accuracies are float32 percentages: a candidate that ties with the floor must not fall to rounding."""
@@ -72,7 +72,7 @@ class SubnetEvaluator:
         self._kept: list[Any] = []
         self._kept_samples = 0
         evaluator.dataset_meta = getattr(dataloader.dataset, 'metainfo', None)
-        self.step = (AccuracyStep if AccuracyStep.fits(model, evaluator) else AnyStep)(model, evaluator)
+        self.step = make_step(model, evaluator)
         if racing is not None:
             self._span = _span_of_mean(evaluator)
 
@@ -88,8 +88,7 @@ class SubnetEvaluator:
         self.model.eval()
         self.backbone.set_arch(arch)
         wanted = max(1, math.ceil(share * self.num_batches - 1e-9))
-        for metric in self.evaluator.metrics:
-            metric.results.clear()
+        clear_results(self.evaluator)
         race = _Race(self, floor) if self.racing is not None and floor is not None and share == 1.0 else None
         for batch in self._batches(wanted):
             self.step.run(batch)
@@ -122,19 +121,8 @@ class SubnetEvaluator:
 
     def _value(self) -> float:
         """The metric so far; minus infinity where there is none, as for a detector that finds nothing."""
-        values: dict[str, Any] = {}
-        for metric in self.evaluator.metrics:
-            # Not evaluate(): that gathers the images of all ranks, and each rank has another candidate.
-            found = metric.compute_metrics(_to_cpu(metric.results))
-            values.update({f'{metric.prefix}/{name}' if metric.prefix else name: v for name, v in found.items()})
-        name = self.metric or next(iter(values), None)
-        if name is None:
-            return -math.inf
-        if values and name not in values:
-            raise VitnasError(f'`metric` of the search is {name}; the evaluator gives {", ".join(values)}')
-        self.metric = name
-        value = float(values.get(name, math.nan))
-        return value if math.isfinite(value) else -math.inf
+        self.metric, value = metric_value(self.evaluator, self.metric)
+        return value
 
 
 class _Race:

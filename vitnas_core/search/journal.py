@@ -109,6 +109,21 @@ class Journal:
         )
 
 
+def read_candidates(path: str | os.PathLike) -> list[Candidate]:
+    """The candidates of a ``history.jsonl``, by id, whatever the search; a line that a kill tore is left out.
+
+    Raises:
+        VitnasError: There is no such file, or a line is damaged.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise VitnasError(f'there is no history of a search: {path}')
+    content = path.read_bytes()
+    lines = content[: content.rfind(b'\n') + 1].splitlines()[1:]
+    found = [Candidate.from_dict(_parse(line, path, number)) for number, line in enumerate(lines, 2)]
+    return sorted(found, key=lambda candidate: candidate.id)
+
+
 def difference(old: Any, new: Any, path: str = '') -> Iterator[str]:
     """Where two pieces of JSON data differ, one text a place: ``constraint.macs: [null, 5] → [null, 6]``."""
     if isinstance(old, dict) and isinstance(new, dict):

@@ -22,11 +22,12 @@ from ..backbones import elastic_backbone, unwrap
 from ..checkpoints import load_weights
 from ..costs import Constraint, Cost, LatencyTable, as_size
 from ..costs.latency import SPEARMAN
+from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
 from ..spaces import Arch
 from . import outputs
 from .candidate import Candidate, ranked
-from .checks import check_not_test_set, digest_data, digest_weights
+from .checks import digest_data, digest_weights
 from .evaluator import SubnetEvaluator
 from .feasible import FeasibleSpace
 from .journal import Journal
@@ -103,7 +104,7 @@ class SearchLoop(BaseLoop):
             raise VitnasError('a search needs a trained supernet: give its checkpoint as load_from, but got none')
         if not isinstance(dataloader, Mapping):
             raise VitnasError(f'train_dataloader of a search should be a config, but got a {type(dataloader).__name__}')
-        check_not_test_set(dataloader, getattr(runner, '_test_dataloader', None))
+        check_not_test_set(dataloader, getattr(runner, '_test_dataloader', None), 'train_dataloader of the search')
         self.racing = None if racing is None else Racing(**racing)
         # A search goes on from its journal; mmengine's resume would take over the supernet's epochs.
         runner._resume = False
@@ -218,6 +219,14 @@ class SearchLoop(BaseLoop):
         self.runner.call_hook('after_train')
         return self.runner.model
 
+    def write_results(self, history: Sequence[Candidate]) -> Candidate:
+        """Write ``best_arch.json`` and ``pareto.json`` after a generation; return the best candidate.
+
+        Args:
+            history: What was evaluated; at least one that competes.
+        """
+        return outputs.write_results(self.runner.work_dir, history)
+
     def write_pictures(self, baselines: Sequence[tuple[str, float, Mapping[str, float]]] = ()) -> None:
         """Write ``pareto.png`` and ``report.html`` of the search that has run.
 
@@ -329,7 +338,7 @@ class SearchLoop(BaseLoop):
             return
         words = ''
         if ranked(history):
-            best = outputs.write_results(self.runner.work_dir, history)
+            best = self.write_results(history)
             costs = ', '.join(f'{name} {value:.4g}' for name, value in best.cost.items())
             words = f', best {best.score:.4f} ({costs})'
         bar.break_line()

@@ -29,11 +29,19 @@ class Dimension:
             ``stages[0].depth`` and ``stages[0].blocks[3]`` say how many and whether.
         kind: ``'global'``, ``'stage'``, ``'depth'`` (also the presence of an optional block) or ``'block'``.
         options: Its values, smallest network first.
+        needs: (entry, least index): the choice is there where these entries have at least these indices, and
+            absent elsewhere. Defaults to (): always there.
     """
 
     path: str
     kind: str
     options: Options
+    needs: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What is chosen, wherever it stands: ``num_heads``, ``depth``; ``blocks`` for the presence of one."""
+        return self.path.rpartition('.')[2].partition('[')[0]
 
 
 @dataclass(frozen=True)
@@ -144,9 +152,9 @@ class SearchSpace:
     def _layout(self) -> tuple[tuple[Dimension, ...], tuple[_StageLayout, ...]]:
         dims: list[Dimension] = []
 
-        def add(space: ChoiceSpace, path: str, kind: str) -> slice:
+        def add(space: ChoiceSpace, path: str, kind: str, needs: tuple[tuple[int, int], ...] = ()) -> slice:
             start = len(dims)
-            dims.extend(Dimension(f'{path}{name}', kind, options) for name, options in space.options)
+            dims.extend(Dimension(f'{path}{name}', kind, options, needs) for name, options in space.options)
             return slice(start, len(dims))
 
         add(self.choices, '', 'global')
@@ -160,7 +168,7 @@ class SearchSpace:
                 presence[b] = len(dims)
                 dims.append(Dimension(f'stages[{s}].blocks[{b}]', 'depth', (0, 1)))
             blocks = tuple(
-                add(block or ChoiceSpace(), f'stages[{s}].blocks[{b}].', 'block')
+                add(block or ChoiceSpace(), f'stages[{s}].blocks[{b}].', 'block', _needs(stage, b, depth, presence))
                 for b, block in enumerate(stage.blocks)
             )
             absent = tuple((ABSENT,) * (where.stop - where.start) for where in blocks)
@@ -416,6 +424,12 @@ class SearchSpace:
         for name in choices:
             if name not in known:
                 raise ArchError(f'{path}{name} is unknown; {self._called} has {_join(known) or "no choice"} here')
+
+
+def _needs(stage: StageSpace, block: int, depth: int, presence: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """Where the choices of a block are there; ``depth`` and ``presence`` are entries of the encoding."""
+    least = next(i for i, count in enumerate(stage.depths) if count > block)
+    return ((depth, least),) * (least > 0) + (((presence[block], 1),) if block in presence else ())
 
 
 def _join(values: Any) -> str:

@@ -3,5 +3,14 @@
 from .distillation import KLDivergence, SoftCrossEntropy
 from .loops import SupernetTrainLoop
 from .optim import BFloat16OptimWrapper
+from .reinforce import Reinforce
+from .sampler_loop import SamplerTrainLoop
 
-__all__ = ['BFloat16OptimWrapper', 'KLDivergence', 'SoftCrossEntropy', 'SupernetTrainLoop']
+__all__ = [
+    'BFloat16OptimWrapper',
+    'KLDivergence',
+    'Reinforce',
+    'SamplerTrainLoop',
+    'SoftCrossEntropy',
+    'SupernetTrainLoop',
+]

@@ -14,9 +14,10 @@ from torch.utils.data import DataLoader
 
 from ..backbones import elastic_backbone, unwrap
 from ..errors import VitnasError
-from ..randomness import seeded
+from ..randomness import run_seed, seeded
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
 from .dataloading import KeyedBatchSampler, seeded_loader
+from .hooks import SamplerStateHook
 from .rules import TrainingRule
 from .samplers import ArchSampler
 
@@ -65,6 +66,8 @@ class SupernetTrainLoop(BaseLoop):
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
         self.rule: TrainingRule = RULES.build(rule) if isinstance(rule, dict) else rule
         self.rule.check(self.sampler, unwrap(runner.model))
+        self.sampler.bind(self.backbone.space, self.backbone.price, run_seed(runner))
+        runner.register_hook(SamplerStateHook(self.sampler))
         for arch in self.sampler.sample(self.backbone.space, np.random.default_rng(0), 1.0):
             self.backbone.check_fits(arch)
         _check_wrapper(runner.model)
@@ -104,9 +107,7 @@ class SupernetTrainLoop(BaseLoop):
 
     def run(self) -> nn.Module:
         """Train."""
-        # mmengine's seed is another one on each rank if it is asked for; architectures and data must not be.
-        ranked = self.runner._randomness_cfg.get('diff_rank_seed', False)
-        self._seed = self.runner.seed - (get_rank() if ranked else 0)
+        self._seed = run_seed(self.runner)  # architectures and data are the same on every rank
         self._check_length()
         self.runner.call_hook('before_train')
         if self.by_epoch:

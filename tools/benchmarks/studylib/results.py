@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from vitnas_core.fileio import atomic_write
@@ -102,6 +103,8 @@ def list_jobs(study: Study, work_dir: Path) -> list[list[Job]]:
 def read_measures(folder: Path) -> dict[str, float]:
     """What a step measured: its ``measures.json`` or, of a training, the last validation's scalars.
 
+    A training also has ``iteration_seconds``, the mean of what its log says of the last ten before each line.
+
     Raises:
         StudyError: ``measures.json`` is not an object of numbers.
     """
@@ -123,15 +126,19 @@ def write_measures(path: Path, measures: Mapping[str, float]) -> None:
 def _read_scalars(folder: Path) -> dict[str, float]:
     """The last record of a validation among those that mmengine wrote, over every start of a training."""
     last: dict[str, float] = {}
+    times = []
     for path in sorted(folder.glob('*/vis_data/scalars.json')):  # named by the time of the start
         for line in path.read_text().splitlines():
             try:
                 record = json.loads(line)
             except json.JSONDecodeError:
                 continue  # torn by a kill
-            if 'lr' not in record:
+            if 'lr' in record and 'time' in record:
+                times.append(record['time'])
+            elif 'lr' not in record and not any(name.startswith('sampler/') for name in record):
                 last = {name: value for name, value in record.items() if name not in _NOT_MEASURED}
-    return {name: float(value) for name, value in last.items() if isinstance(value, (int, float))}
+    found = {name: float(value) for name, value in last.items() if isinstance(value, (int, float))}
+    return {**found, 'iteration_seconds': mean(times)} if times else found
 
 
 def difference(old: Any, new: Any, limit: int = 3) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from mmengine.runner import Runner
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import Constraint, Cost
+from vitnas_core.errors import VitnasError
 from vitnas_core.models import fill_channels
+from vitnas_core.search import Candidate, ranked
 from vitnas_core.search.evaluator import SubnetEvaluator
 from vitnas_core.search.feasible import FeasibleSpace
 from vitnas_core.spaces import Arch, SearchSpace
@@ -112,3 +114,30 @@ def compare(supernet: Supernet, searched: Arch, num_random: int, rng: np.random.
         'largest_macs': supernet.price(supernet.space.largest()).macs,
         'num_random': len(drawn),
     }
+
+
+def under_budgets(supernet: Supernet, candidates: Sequence[Candidate], budgets: Sequence[float]) -> dict[str, float]:
+    """Test the best candidate under each budget, and say what finding them took.
+
+    Args:
+        supernet: The supernet that was searched.
+        candidates: Those of one search, or of several.
+        budgets: In MACs.
+
+    Returns:
+        ``accuracy_<i>`` on the test images, ``holdout_<i>`` and ``macs_<i>`` of the best candidate under the i-th
+        budget, from 1; ``evaluations``, and their ``seconds``.
+
+    Raises:
+        VitnasError: No candidate is within a budget.
+    """
+    scorer = supernet.scorer(supernet.config.test_dataloader)
+    measures: dict[str, float] = {'evaluations': len(candidates), 'seconds': sum(c.seconds for c in candidates)}
+    for i, budget in enumerate(budgets, 1):
+        within = ranked(candidate for candidate in candidates if candidate.cost['macs'] <= budget)
+        if not within:
+            raise VitnasError(f'none of the {len(candidates)} candidates has at most {budget:g} MACs')
+        best = within[0]
+        measures[f'accuracy_{i}'] = scorer.evaluate(best.arch).value
+        measures[f'holdout_{i}'], measures[f'macs_{i}'] = best.score, best.cost['macs']
+    return measures

@@ -2,8 +2,9 @@
 
 from .base import ArchSampler
 from .fixed import FixedSampler
+from .focus import FocusSampler
 from .sandwich import SandwichSampler
 from .uniform import UniformSampler
 from .warmup import WarmUpSampler
 
-__all__ = ['ArchSampler', 'FixedSampler', 'SandwichSampler', 'UniformSampler', 'WarmUpSampler']
+__all__ = ['ArchSampler', 'FixedSampler', 'FocusSampler', 'SandwichSampler', 'UniformSampler', 'WarmUpSampler']

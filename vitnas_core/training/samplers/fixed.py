@@ -23,6 +23,7 @@ class FixedSampler(ArchSampler):
     """
 
     num_archs = 1
+    any_space = False
 
     def __init__(self, arch: Arch | Mapping[str, Any] | str | Path) -> None:
         self.arch = zoo.load_arch(arch)

@@ -8,7 +8,6 @@ from ...errors import VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
 from .base import ArchSampler
-from .fixed import FixedSampler
 
 
 @ARCH_SAMPLERS.register_module()
@@ -20,15 +19,18 @@ class WarmUpSampler(ArchSampler):
         fraction: By which part of the training the whole space is open. Defaults to 0.25.
 
     Raises:
-        VitnasError: ``fraction`` is not above 0 and at most 1, or the sampler draws nothing.
+        VitnasError: ``fraction`` is not above 0 and at most 1, or the sampler cannot draw from a part of a space.
     """
 
     def __init__(self, sampler: ArchSampler | dict, fraction: float = 0.25) -> None:
         if not 0 < fraction <= 1:
             raise VitnasError(f'`fraction` should be above 0 and at most 1, but got {fraction!r}')
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
-        if isinstance(self.sampler, FixedSampler):
-            raise VitnasError('vitnas.WarmUpSampler opens a space to a sampler that draws; FixedSampler does not')
+        if not self.sampler.any_space:
+            raise VitnasError(
+                f'vitnas.WarmUpSampler opens a space to a sampler that draws from any part of it; '
+                f'{type(self.sampler).__name__} does not'
+            )
         self.fraction = fraction
         self.num_archs, self.largest_first = self.sampler.num_archs, self.sampler.largest_first
 

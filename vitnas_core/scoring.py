@@ -1,13 +1,17 @@
-"""How one batch is run and its results are handed to the metrics: any task, or plain classification without detours."""
+"""Scoring a model batch by batch: how a batch is run for the metrics of any task, and what the metrics make of it."""
 
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import torch
 from mmengine.evaluator import Evaluator
+from mmengine.evaluator.metric import _to_cpu
 from mmengine.model import BaseModel
+
+from .errors import VitnasError
 
 
 class AnyStep:
@@ -67,3 +71,42 @@ class AccuracyStep(AnyStep):
         self.evaluator.metrics[0].results += [
             {'pred_score': score, 'gt_label': label} for score, label in zip(scores, batch['labels'])
         ]
+
+
+def make_step(model: BaseModel, evaluator: Evaluator) -> AnyStep:
+    """The quickest step that fits."""
+    return (AccuracyStep if AccuracyStep.fits(model, evaluator) else AnyStep)(model, evaluator)
+
+
+def clear_results(evaluator: Evaluator) -> None:
+    """Forget what the metrics were given."""
+    for metric in evaluator.metrics:
+        metric.results.clear()
+
+
+def metric_value(evaluator: Evaluator, name: str | None) -> tuple[str | None, float]:
+    """What the metrics say of the results of this process, without asking other ranks.
+
+    Args:
+        evaluator: The metrics with their results.
+        name: Which value is wanted, e.g. ``'accuracy/top1'``; None for the first.
+
+    Returns:
+        The name of the value (None where there is none at all) and the value; minus infinity where there is none,
+        as for a detector that finds nothing.
+
+    Raises:
+        VitnasError: The metrics have no such value.
+    """
+    values: dict[str, Any] = {}
+    for metric in evaluator.metrics:
+        # Not evaluate(): that gathers the images of all ranks, and each may have another architecture.
+        found = metric.compute_metrics(_to_cpu(metric.results))
+        values.update({f'{metric.prefix}/{key}' if metric.prefix else key: v for key, v in found.items()})
+    name = name or next(iter(values), None)
+    if name is None:
+        return None, -math.inf
+    if values and name not in values:
+        raise VitnasError(f'`metric` is {name}; the evaluator gives {", ".join(values)}')
+    value = float(values.get(name, math.nan))
+    return name, value if math.isfinite(value) else -math.inf

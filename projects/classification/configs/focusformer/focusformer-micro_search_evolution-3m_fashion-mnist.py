@@ -1,0 +1,29 @@
+"""Search the micro FocusFormer supernet on Fashion-MNIST by evolution for at most 3 M MACs, to compare with.
+
+Another supernet: ``--cfg-options load_from=FILE``; another limit: ``train_cfg.constraint.macs=None,2e6``.
+"""
+
+_base_ = './focusformer-micro_supernet_12e_fashion-mnist.py'
+
+train_cfg = dict(
+    _delete_=True,
+    type='vitnas.EvolutionSearchLoop',
+    evaluator=dict(type='Accuracy', topk=(1,)),
+    constraint=dict(macs=(None, 3e6)),
+    input_size=28,
+    num_classes=10,
+    population=50,
+    parents=10,
+    generations=6,
+    mutations=25,
+    crossovers=25,
+)
+train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
+load_from = 'work_dirs/focusformer-micro_supernet_12e_fashion-mnist/epoch_12.pth'
+
+# A search trains nothing and validates by itself.
+param_scheduler = None
+val_dataloader = None
+val_evaluator = None
+val_cfg = None
+custom_hooks = []

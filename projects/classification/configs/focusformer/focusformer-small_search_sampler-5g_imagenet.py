@@ -1,0 +1,7 @@
+"""Search FocusFormer-S of at most 5 G MACs by the sampler of its supernet; see FocusFormer-Ti's for options."""
+
+_base_ = './focusformer-tiny_search_sampler-1.4g_imagenet.py'
+
+model = dict(backbone=dict(space='autoformer-small'))
+train_cfg = dict(budgets=5e9)
+load_from = 'work_dirs/focusformer-small_supernet_8xb128-500e_imagenet/epoch_500.pth'

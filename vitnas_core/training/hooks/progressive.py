@@ -1,0 +1,70 @@
+"""Progressive learning: image sizes grow while a network trains (FocusFormer, Sec. 3.2; EfficientNetV2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+from torch import Tensor
+
+from ...errors import VitnasError
+from ...registry import HOOKS
+
+
+@HOOKS.register_module()
+class ProgressiveLearningHook(Hook):
+    """Resize the batches of an image classifier: small images first, whole ones in the end.
+
+    The sizes from ``start`` to ``end`` in steps of ``step`` take equal parts of the training. Only what is trained
+    on is resized; validation, rewards and costs are of the whole size.
+
+    Args:
+        start: Image side S_0 at first, e.g. 160.
+        end: Image side S_e in the last part, that of the data pipeline.
+        step: By how much it grows at a time. Defaults to 16, the patch size.
+
+    Raises:
+        VitnasError: ``end`` is not ``start`` plus a multiple of ``step``; while training: a batch is no image
+            classifier's, or not of the size ``end``.
+    """
+
+    def __init__(self, start: int, end: int, step: int = 16) -> None:
+        if any(type(value) is not int for value in (start, end, step)) or not 0 < step <= start <= end:
+            raise VitnasError(
+                f'vitnas.ProgressiveLearningHook needs whole numbers with 0 < step <= start <= end, but got '
+                f'start={start!r}, end={end!r}, step={step!r}'
+            )
+        if start % step or end % step:
+            raise VitnasError(f'`start` and `end` should be multiples of `step`, {step}, but got {start} and {end}')
+        self.sizes = tuple(range(start, end + 1, step))
+
+    def size_at(self, progress: float) -> int:
+        """The image side when a part ``progress`` of the training is done."""
+        return self.sizes[min(int(progress * len(self.sizes)), len(self.sizes) - 1)]
+
+    def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
+        """Resize the batch."""
+        size = self.size_at(runner.iter / runner.max_iters)
+        images, samples = data_batch['inputs'], data_batch.get('data_samples') or []
+        if any(not hasattr(sample, 'gt_label') for sample in samples):
+            raise VitnasError('vitnas.ProgressiveLearningHook resizes images of classifiers only: boxes and masks stay')
+        end = self.sizes[-1]
+        for image in images:
+            if tuple(image.shape[-2:]) != (end, end):
+                raise VitnasError(
+                    f'`end` of vitnas.ProgressiveLearningHook is {end}, but the data pipeline gives images of '
+                    f'{image.shape[-2]} × {image.shape[-1]}'
+                )
+        if size != end:
+            data_batch['inputs'] = _resize(images, size)
+        runner.message_hub.update_scalar('train/image_size', size)
+
+
+def _resize(images: Tensor | list[Tensor], size: int) -> Tensor:
+    """(B, C, H, W), or a list of (C, H, W), to (B, C, size, size) of the same type."""
+    batch = images if isinstance(images, Tensor) else torch.stack(images)
+    resized = F.interpolate(batch.float(), (size, size), mode='bilinear', antialias=True)
+    return resized if batch.is_floating_point() else resized.round().clamp(0, 255).to(batch.dtype)

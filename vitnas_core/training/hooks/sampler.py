@@ -1,0 +1,111 @@
+"""Hooks of samplers that learn: their state in every checkpoint, and their training between epochs of the supernet."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Any
+
+import numpy as np
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+
+from ...errors import CheckpointError, VitnasError
+from ...registry import HOOKS
+from ..reinforce import SamplerTraining
+from ..samplers import ArchSampler
+
+SAMPLER = 'arch_sampler'
+"""Where a checkpoint holds what the sampler has learned."""
+
+
+class SamplerStateHook(Hook):
+    """Keeps the state of a loop's sampler in the checkpoints; the loop registers it.
+
+    Args:
+        sampler: The sampler, bound to its space.
+    """
+
+    def __init__(self, sampler: ArchSampler) -> None:
+        self.sampler = sampler
+
+    def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Add what the sampler has learned."""
+        if state := self.sampler.state_dict():
+            checkpoint[SAMPLER] = state
+
+    def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
+        """Take it over; ``load_from`` may name a supernet that was trained with another sampler.
+
+        Raises:
+            CheckpointError: A training is resumed from a checkpoint whose sampler does not fit.
+        """
+        if not self.sampler.state_dict():
+            return
+        try:
+            if SAMPLER not in checkpoint:
+                raise CheckpointError(f'the checkpoint has no architecture sampler for {type(self.sampler).__name__}')
+            self.sampler.load_state_dict(checkpoint[SAMPLER], resume=runner._resume)
+        except CheckpointError as err:
+            if runner._resume:
+                raise
+            runner.logger.log(logging.WARNING, f'Sampler: begins untrained: {err}')
+
+
+@HOOKS.register_module()
+class SamplerTrainHook(Hook):
+    """Train the loop's sampler every so many epochs (FocusFormer, Alg. 1, lines 3 to 5).
+
+    Args:
+        interval: τ: before every τ-th epoch, or iteration where the loop counts these.
+        iterations: K: iterations of one training (Alg. 2). Defaults to 100, as in the paper.
+        **training: Arguments of :class:`~vitnas_core.training.reinforce.SamplerTraining` but for the data:
+            ``optimizer`` and more. Rewards come from the images of ``val_dataloader``, the hold-out part of the
+            training set, in batches of the supernet's size, by ``val_evaluator``.
+
+    Raises:
+        VitnasError: A number is out of range; when the training starts: the loop's sampler does not learn, there
+            is no ``val_dataloader``, or it reads the test set.
+    """
+
+    def __init__(self, interval: int, iterations: int = 100, **training: Any) -> None:
+        if type(interval) is not int or interval < 1 or type(iterations) is not int or iterations < 1:
+            raise VitnasError(
+                f'`interval` and `iterations` of vitnas.SamplerTrainHook should be whole numbers above 0, but got '
+                f'{interval!r} and {iterations!r}'
+            )
+        self.interval, self.iterations, self._settings = interval, iterations, training
+
+    def before_run(self, runner: Runner) -> None:
+        """Build the training, before a checkpoint is loaded into it."""
+        images, evaluator = runner.cfg.get('val_dataloader'), runner.cfg.get('val_evaluator')
+        if images is None or evaluator is None:
+            raise VitnasError('vitnas.SamplerTrainHook needs val_dataloader and val_evaluator, where rewards come from')
+        batch_size = runner.cfg.train_dataloader.get('batch_size') or images['batch_size']
+        images = {**copy.deepcopy(images), 'batch_size': batch_size}
+        sampler = getattr(runner.train_loop, 'sampler', None)
+        self.training = SamplerTraining(runner, sampler, images, copy.deepcopy(evaluator), **self._settings)
+        self.by_epoch = getattr(runner.train_loop, 'by_epoch', True)
+
+    def before_train_epoch(self, runner: Runner) -> None:
+        """Train where it is due by epochs."""
+        if self.by_epoch:
+            self._train(runner, (runner.epoch + 1) // self.interval)
+
+    def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
+        """Train where it is due by iterations."""
+        if not self.by_epoch:
+            self._train(runner, (runner.iter + 1) // self.interval)
+
+    def _train(self, runner: Runner, due: int) -> None:
+        """Train if it was not done yet: a supernet's training resumed inside an epoch has done that epoch's."""
+        if self.training.rounds >= due:
+            return
+        self.training.rounds = due
+        measured = list(self.training.run(self.iterations))
+        means = {name: float(np.mean([one[name] for one in measured])) for name in measured[0]}
+        runner.visualizer.add_scalars({f'sampler/{name}': value for name, value in means.items()}, step=runner.iter)
+        words = ', '.join(f'{name} {value:.4f}' for name, value in means.items())
+        runner.logger.info(
+            f'Sampler: {self.training.iterations} iterations, means of the last {len(measured)}: {words}'
+        )

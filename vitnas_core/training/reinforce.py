@@ -1,0 +1,221 @@
+"""REINFORCE on an architecture sampler, and the rewards of a supernet (FocusFormer, Eq. 6 to 8 and Alg. 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.dist import all_reduce
+from mmengine.evaluator import Evaluator
+from mmengine.registry import OPTIMIZERS
+from mmengine.runner import Runner
+from torch import Tensor
+
+from ..backbones import elastic_backbone, unwrap
+from ..datasets.checks import check_not_test_set
+from ..errors import VitnasError
+from ..randomness import run_seed
+from ..scoring import clear_results, make_step, metric_value
+from ..spaces import Arch
+from .dataloading import KeyedBatchSampler, seeded_loader
+from .samplers import ArchSampler, FocusSampler
+
+_KEY = 2
+"""Last word of the key of an iteration's randomness; steps of the supernet have 1, samples 0."""
+
+
+class Reinforce:
+    """Ascends E[R ∇ log π(α)], the gradient of the expected reward (Eq. 8).
+
+    The reward of an architecture α drawn for a budget B is R = accuracy − β |B / C(α) − 1| (Eq. 7).
+
+    Args:
+        sampler: What is trained, bound to its space.
+        optimizer: Config of the optimizer.
+        beta: Weight β of missing the budget. Defaults to 0.07, as in the paper.
+        num_archs: Architectures of one iteration, each with a budget of its own. Defaults to 1, as in the paper.
+        baseline: Decay of a moving average of the rewards, one a budget of the grid, which is subtracted from a
+            reward: the same gradient on average, with less noise. Defaults to None: none, as in the paper.
+        entropy: Weight of the entropy of π, which is added to the objective. Defaults to 0, as in the paper.
+
+    Raises:
+        VitnasError: A number is out of range.
+    """
+
+    def __init__(
+        self,
+        sampler: FocusSampler,
+        optimizer: Mapping[str, Any],
+        beta: float = 0.07,
+        num_archs: int = 1,
+        baseline: float | None = None,
+        entropy: float = 0.0,
+    ) -> None:
+        if beta < 0 or entropy < 0:
+            raise VitnasError(f'`beta` and `entropy` should be at least 0, but got {beta!r} and {entropy!r}')
+        if type(num_archs) is not int or num_archs < 1:
+            raise VitnasError(f'`num_archs` should be a whole number above 0, but got {num_archs!r}')
+        if baseline is not None and not 0 <= baseline < 1:
+            raise VitnasError(f'`baseline` should be a decay from 0 to less than 1, or None, but got {baseline!r}')
+        self.sampler, self.beta, self.num_archs = sampler, beta, num_archs
+        self.decay, self.entropy = baseline, entropy
+        self.optimizer = OPTIMIZERS.build({**optimizer, 'params': list(sampler.policy.parameters())})
+        self.averages = torch.full((len(sampler.grid),), torch.nan, dtype=torch.float64)
+
+    def step(self, rng: np.random.Generator, accuracy: Callable[[Arch], float]) -> dict[str, float]:
+        """One iteration: draw budgets and architectures, reward them, update θ.
+
+        Args:
+            rng: Where the draws come from.
+            accuracy: What an architecture reaches, from 0 to 1.
+
+        Returns:
+            Means over the architectures: ``reward``, ``accuracy``, ``miss`` (|B / C − 1|) and ``entropy``.
+        """
+        budgets = self.sampler.draw_budgets(self.num_archs, rng)
+        drawn = self.sampler.draw(budgets, rng)
+        misses = [abs(b / self.sampler.price(arch).macs - 1) for b, arch in zip(budgets, drawn.archs)]
+        accuracies = [accuracy(arch) for arch in drawn.archs]
+        rewards = torch.tensor([a - self.beta * miss for a, miss in zip(accuracies, misses)], dtype=torch.float64)
+        loss = self.loss(self._advantages(budgets, rewards), drawn.log_probs, drawn.entropies)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return {
+            'reward': rewards.mean().item(),
+            'accuracy': float(np.mean(accuracies)),
+            'miss': float(np.mean(misses)),
+            'entropy': drawn.entropies.mean().item(),
+        }
+
+    def loss(self, advantages: Tensor, log_probs: Tensor, entropies: Tensor) -> Tensor:
+        """What is descended: its gradient is −E[R ∇ log π] of the draws, and that of the entropy bonus.
+
+        The bonus of the decisions on the way to a draw has two parts: how the entropies change, and how likely the
+        way is on which they are met.
+        """
+        bonus = entropies + entropies.detach() * log_probs if self.entropy else 0.0
+        return -(advantages * log_probs + self.entropy * bonus).mean()
+
+    def _advantages(self, budgets: list[float], rewards: Tensor) -> Tensor:
+        """Rewards less the average that their budgets had before; then the averages move on."""
+        if self.decay is None:
+            return rewards
+        places = torch.tensor([self.sampler.grid_index(budget) for budget in budgets])
+        before = self.averages[places]
+        before = torch.where(before.isnan(), rewards, before)  # a budget that was never drawn
+        for place, reward in zip(places.tolist(), rewards):
+            old = self.averages[place]
+            self.averages[place] = reward if old.isnan() else self.decay * old + (1 - self.decay) * reward
+        return rewards - before
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer and the averages; θ is the sampler's."""
+        return {'optimizer': self.optimizer.state_dict(), 'averages': self.averages.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self.optimizer.load_state_dict(state['optimizer'])
+        self.averages = state['averages'].to(self.averages)
+
+
+class SamplerTraining:
+    """Algorithm 2 on a supernet: the accuracy of a reward is that of the shared weights on a mini-batch.
+
+    The mini-batch of an iteration, its budgets and its architectures are functions of the seed and the iteration's
+    number. Ranks share out the images of a mini-batch and draw the same architectures.
+
+    Args:
+        runner: The runner.
+        sampler: What is trained.
+        dataloader: Config of the images that rewards come from, the hold-out part of the training set.
+        evaluator: Config of the metric.
+        metric: Which of its values counts, greater is better. Defaults to None: the first.
+        scale: What makes the metric a number from 0 to 1. Defaults to 0.01: mm's accuracies are percentages.
+        **settings: Arguments of :class:`Reinforce`.
+
+    Attributes:
+        iterations (int): How many iterations are done.
+        rounds (int): How often :class:`~vitnas_core.training.hooks.SamplerTrainHook` was due, which counts them.
+
+    Raises:
+        VitnasError: The sampler cannot be trained, the images are the test set's, or a setting is out of range.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        sampler: ArchSampler | None,
+        dataloader: Mapping[str, Any],
+        evaluator: Any,
+        metric: str | None = None,
+        scale: float = 0.01,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(sampler, FocusSampler):
+            raise VitnasError(
+                f'only a sampler that learns can be trained, but the loop has {type(sampler).__name__}; give it '
+                f'sampler=dict(type="vitnas.FocusSampler", …)'
+            )
+        check_not_test_set(dataloader, getattr(runner, '_test_dataloader', None), "the sampler's training")
+        self.runner, self.reinforce = runner, Reinforce(sampler, **settings)
+        self.metric, self.scale = metric, scale
+        self.iterations = self.rounds = 0
+        sampler.training = self
+        self._model = unwrap(runner.model)
+        self._backbone = elastic_backbone(self._model)
+        # Shuffled, whatever the config says: a hold-out set is often sorted by class.
+        data = {name: value for name, value in dataloader.items() if name not in ('sampler', 'batch_sampler')}
+        built = Runner.build_dataloader(
+            {**data, 'sampler': dict(type='DefaultSampler', shuffle=True)}, seed=run_seed(runner)
+        )
+        self.dataloader = seeded_loader(built)
+        self._evaluator: Evaluator = runner.build_evaluator(evaluator)
+        self._evaluator.dataset_meta = getattr(built.dataset, 'metainfo', None)
+        self._step = make_step(self._model, self._evaluator)
+
+    @torch.no_grad()
+    def accuracy(self, arch: Arch, batch: Any) -> float:
+        """The metric of an architecture on one mini-batch, from 0 to 1, the mean over ranks."""
+        self._backbone.set_arch(arch)
+        clear_results(self._evaluator)
+        self._step.run(batch)
+        self.metric, value = metric_value(self._evaluator, self.metric)
+        clear_results(self._evaluator)
+        found = torch.tensor(max(value, 0.0) * self.scale, dtype=torch.float64)
+        all_reduce(found, 'mean')
+        return found.item()
+
+    def run(self, iterations: int) -> Iterator[dict[str, float]]:
+        """Train for so many iterations; what each of them measured."""
+        for loaded in islice(self._read(), iterations):
+            rng = np.random.default_rng([run_seed(self.runner), self.iterations, 0, _KEY])
+            batch, training = self._step.prepare(loaded), self._model.training
+            self._model.eval()
+            measured = self.reinforce.step(rng, partial(self.accuracy, batch=batch))
+            self._model.train(training)
+            self.iterations += 1
+            yield measured
+
+    def _read(self) -> Iterator[Any]:
+        """Mini-batches from the next iteration's on, over the images again and again."""
+        keyed: KeyedBatchSampler = self.dataloader.batch_sampler  # type: ignore[assignment]
+        number, length = self.iterations, len(self.dataloader)
+        while True:
+            keyed.start(run_seed(self.runner), number // length, number % length)
+            for batch in self.dataloader:
+                number += 1
+                yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer, the averages, and how far the training is."""
+        return {**self.reinforce.state_dict(), 'iterations': self.iterations, 'rounds': self.rounds}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self.reinforce.load_state_dict(state)
+        self.iterations, self.rounds = int(state['iterations']), int(state['rounds'])

@@ -1,0 +1,95 @@
+"""``SamplerTrainLoop``: learn π on a supernet that is trained already, however it was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mmengine.runner import BaseLoop, Runner
+from torch import nn
+
+from ..backbones import elastic_backbone, unwrap
+from ..checkpoints import load_weights
+from ..errors import VitnasError
+from ..randomness import run_seed
+from ..registry import ARCH_SAMPLERS, LOOPS
+from .hooks import SamplerStateHook
+from .reinforce import SamplerTraining
+from .samplers import ArchSampler
+
+
+@LOOPS.register_module()
+class SamplerTrainLoop(BaseLoop):
+    """Train a sampler on the weights of ``load_from``, which stay as they are (FocusFormer, Alg. 2 and Tab. 2, row 3).
+
+    Its checkpoints hold those weights and the sampler, as a search needs them.
+
+    Args:
+        runner: The runner.
+        dataloader: Config of the images that rewards come from, the hold-out part of the training set.
+        sampler: The sampler.
+        max_iters: How many iterations.
+        **training: The other arguments of :class:`~vitnas_core.training.reinforce.SamplerTraining`: ``evaluator``,
+            ``optimizer`` and more.
+
+    Raises:
+        VitnasError: The model is not elastic, there is no ``load_from``, the sampler does not learn, or a number is
+            out of range.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        dataloader: Mapping[str, Any],
+        sampler: ArchSampler | dict,
+        max_iters: int,
+        **training: Any,
+    ) -> None:
+        self.backbone = elastic_backbone(runner.model)
+        if type(max_iters) is not int or max_iters < 1:
+            raise VitnasError(f'`max_iters` should be a whole number above 0, but got {max_iters!r}')
+        if not (runner._load_from or runner._resume):
+            raise VitnasError('vitnas.SamplerTrainLoop needs a trained supernet: give its checkpoint as load_from')
+        self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
+        self.sampler.bind(self.backbone.space, self.backbone.price, run_seed(runner))
+        self.training = SamplerTraining(runner, self.sampler, dataloader, **training)
+        runner.register_hook(SamplerStateHook(self.sampler))
+        super().__init__(runner, self.training.dataloader)
+        self._max_iters = max_iters
+        self._epoch = self._iter = 0
+
+    @property
+    def max_epochs(self) -> int:
+        """1, as in mmengine where a training is counted by iterations."""
+        return 1
+
+    @property
+    def max_iters(self) -> int:
+        """Total iterations."""
+        return self._max_iters
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch, 0."""
+        return self._epoch
+
+    @property
+    def iter(self) -> int:
+        """The current iteration."""
+        return self._iter
+
+    def run(self) -> nn.Module:
+        """Train the sampler."""
+        runner = self.runner
+        if not runner._resume:
+            load_weights(unwrap(runner.model), runner._load_from)  # strictly: no reward of weights that are half random
+        runner.call_hook('before_train')
+        runner.call_hook('before_train_epoch')
+        runner.call_hook('before_train_iter', batch_idx=self._iter, data_batch=None)
+        for measured in self.training.run(self._max_iters - self._iter):
+            runner.call_hook('after_train_iter', batch_idx=self._iter, data_batch=None, outputs=measured)
+            self._iter += 1
+            runner.call_hook('before_train_iter', batch_idx=self._iter, data_batch=None)
+        runner.call_hook('after_train_epoch')
+        runner.call_hook('after_train')
+        return runner.model

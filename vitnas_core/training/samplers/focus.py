@@ -1,0 +1,184 @@
+"""A learned sampler: architectures that are likely on the Pareto front of accuracy and budget (FocusFormer)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...costs import reachable_range
+from ...errors import CheckpointError, VitnasError
+from ...registry import ARCH_SAMPLERS
+from ...spaces import Arch, SearchSpace
+from .base import ArchSampler, Price
+from .policy import BudgetPolicy
+
+_MOST_BUDGETS = 10_000
+"""More embeddings than this are taken for a mistake in the unit of ``step``."""
+_PRICED = 2**16
+"""How many prices are remembered."""
+
+
+class Stateful(Protocol):
+    """What a checkpoint can hold."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is to be kept."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what was kept."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Architectures that π drew.
+
+    Args:
+        archs: The architectures, one a budget.
+        log_probs: log π(B) of each, (N,), with gradients.
+        entropies: The entropy of the decisions on the way to each, (N,), with gradients.
+    """
+
+    archs: list[Arch]
+    log_probs: Tensor
+    entropies: Tensor
+
+
+@ARCH_SAMPLERS.register_module()
+class FocusSampler(ArchSampler):
+    """A budget, uniform over what the space can cost, then an architecture of π(B) (FocusFormer, Alg. 1).
+
+    :class:`~vitnas_core.training.hooks.SamplerTrainHook` trains π while the supernet trains,
+    :class:`~vitnas_core.training.SamplerTrainLoop` afterwards. Until then π is nearly uniform.
+
+    Args:
+        input_size: Image side, or (height, width), for which architectures are priced.
+        num_classes: Classes of the linear head that is priced too. Defaults to 0: none.
+        step: Distance s of two budgets with an embedding, in MACs. Defaults to 200 M, as in the paper.
+        width: Width of the LSTM and of the embeddings, which the paper leaves open. Defaults to 64.
+
+    Raises:
+        VitnasError: ``step`` or ``width`` is out of range.
+    """
+
+    num_archs = 1
+    any_space = False
+
+    def __init__(
+        self, input_size: int | tuple[int, int], num_classes: int = 0, step: float = 200e6, width: int = 64
+    ) -> None:
+        if isinstance(step, bool) or not isinstance(step, (int, float)) or not step > 0:
+            raise VitnasError(f'`step` of vitnas.FocusSampler should be a number of MACs above 0, but got {step!r}')
+        if type(width) is not int or width < 1:
+            raise VitnasError(f'`width` of vitnas.FocusSampler should be a whole number above 0, but got {width!r}')
+        self.input_size, self.num_classes = input_size, num_classes
+        self.step, self.width = float(step), width
+        self.training: Stateful | None = None
+        """What trains π; its state is kept with that of π."""
+
+    def bind(self, space: SearchSpace, price: Price, seed: int) -> None:
+        """Build π for a space: its budgets go from the cheapest architecture to the dearest.
+
+        Raises:
+            VitnasError: ``step`` gives far too many budgets.
+        """
+        self.space = space
+        self.price = lru_cache(_PRICED)(lambda arch: price(arch, self.input_size, self.num_classes))
+        self.low, self.high = reachable_range(space, self.price, 'macs')
+        inner = range(math.floor(self.low / self.step) + 1, math.ceil(self.high / self.step))
+        if len(inner) > _MOST_BUDGETS:
+            raise VitnasError(
+                f'`step` of vitnas.FocusSampler is {self.step:g} MACs, which gives {len(inner)} budgets from '
+                f'{self.low:.4g} to {self.high:.4g}; give a larger one'
+            )
+        self.grid = np.unique([self.low, *(self.step * number for number in inner), self.high])
+        """The budgets that have an embedding: the multiples of the step within the range, and its ends."""
+        self.policy = BudgetPolicy(space, len(self.grid), self.width, torch.Generator().manual_seed(seed))
+
+    def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
+        """One architecture of a random budget."""
+        if space is not self.space:
+            raise VitnasError('vitnas.FocusSampler draws from the space that it was built for, not from a part of it')
+        with torch.no_grad():
+            return self.draw(self.draw_budgets(1, rng), rng).archs
+
+    def draw_budgets(self, num: int, rng: np.random.Generator) -> list[float]:
+        """Budgets of the grid, each equally likely."""
+        return self.grid[rng.integers(len(self.grid), size=num)].tolist()
+
+    def draw(self, budgets: Sequence[float], rng: np.random.Generator) -> Draws:
+        """One architecture of π(B) for each budget, in one batch.
+
+        Raises:
+            VitnasError: A budget is out of range.
+        """
+        uniforms = torch.from_numpy(rng.random((len(budgets), len(self.space.dimensions))))
+        codes, log_probs, entropies = self.policy.sample(self._places(budgets), uniforms)
+        return Draws([self.space.decode(code) for code in codes.numpy()], log_probs, entropies)
+
+    def log_prob(self, budgets: Sequence[float], archs: Sequence[Arch]) -> Tensor:
+        """log π(B) of an architecture for each budget, (N,), with gradients.
+
+        Raises:
+            VitnasError: A budget is out of range, or an architecture is not in the space.
+        """
+        codes = torch.from_numpy(np.stack([self.space.encode(arch) for arch in archs]))
+        return self.policy.log_prob(self._places(budgets), codes)[0]
+
+    def grid_index(self, budget: float) -> int:
+        """The number of the nearest budget of the grid, from 0."""
+        return int(np.abs(self.grid - budget).argmin())
+
+    def check_budget(self, budget: float) -> None:
+        """Refuse a budget that no architecture, or every one, meets.
+
+        Raises:
+            VitnasError: It is out of range.
+        """
+        if not self.low <= budget <= self.high:
+            raise VitnasError(
+                f'a budget of {self.space.name or self.space.family} should be from {self.low:.6g} to {self.high:.6g} '
+                f'MACs, what its architectures cost at {self.input_size}, but got {budget:.6g}'
+            )
+
+    def _places(self, budgets: Sequence[float]) -> Tensor:
+        """Where budgets lie on the grid: 0 for its first, 1.5 halfway between the second and the third."""
+        for budget in budgets:
+            self.check_budget(budget)
+        return torch.from_numpy(np.interp(budgets, self.grid, np.arange(len(self.grid), dtype=np.float64)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The weights of π, what they belong to, and how far their training is, where they are trained."""
+        training = {} if self.training is None else {'training': self.training.state_dict()}
+        return {'about': self._about(), 'policy': self.policy.state_dict(), **training}
+
+    def load_state_dict(self, state: Mapping[str, Any], resume: bool = False) -> None:
+        """Take over the weights of a sampler of the same space and budgets; with ``resume`` also its training.
+
+        Raises:
+            CheckpointError: It is of another one.
+        """
+        theirs, ours = state.get('about', {}), self._about()
+        for name, value in ours.items():
+            if theirs.get(name) != value:
+                raise CheckpointError(
+                    f'the architecture sampler of the checkpoint does not fit: its {name} is {theirs.get(name)}, that '
+                    f'of vitnas.FocusSampler is {value}'
+                )
+        self.policy.load_state_dict(state['policy'])
+        if resume and self.training is not None and 'training' in state:
+            self.training.load_state_dict(state['training'])
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            'space': self.space.to_json(),
+            'step': self.step,
+            'width': self.width,
+            'range of budgets': f'{self.low:.12g} to {self.high:.12g}',
+        }
