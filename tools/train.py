@@ -1,6 +1,7 @@
 """Train or search from a config: ``python tools/train.py CONFIG [--work-dir DIR] [--resume] [--cfg-options …]``."""
 
 import argparse
+from pathlib import Path
 
 from mmengine.runner import Runner
 
@@ -26,6 +27,10 @@ def main(args: list[str] | None = None) -> Runner:
     options = parse_args(args)
     cfg = read_config(options)
     cfg.resume = options.resume or cfg.get('resume', False)
+    if options.resume and cfg.get('load_from'):
+        # mmengine would resume from load_from, which is where this training began: another one's last checkpoint.
+        cfg.resume = (Path(cfg.work_dir) / 'last_checkpoint').is_file()
+        cfg.load_from = None if cfg.resume else cfg.load_from
     runner = make_runner(cfg)
     runner.train()
     return runner

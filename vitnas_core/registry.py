@@ -4,6 +4,9 @@
 ``custom_imports = dict(imports=['vitnas_core'])``; the module that holds the part is imported on first use.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from mmengine import registry as mm
 
 MODELS = mm.Registry(
@@ -17,6 +20,17 @@ OPTIM_WRAPPERS = mm.Registry(
     'optim wrapper', parent=mm.OPTIM_WRAPPERS, scope='vitnas', locations=['vitnas_core.training']
 )
 
+
+class OwnRegistry(mm.Registry):
+    """A registry of parts that no other project has, so that none is looked for in the default scope's."""
+
+    @contextmanager
+    def switch_scope_and_registry(self, scope: str | None) -> Iterator[mm.Registry]:
+        """This registry, whatever the scope; mmengine would warn that the scope has no registry of this kind."""
+        with mm.DefaultScope.overwrite_default_scope(scope):
+            yield self
+
+
 # Two kinds of parts that mmengine does not know: which architectures a step trains, and how they become gradients.
-ARCH_SAMPLERS = mm.Registry('architecture sampler', scope='vitnas', locations=['vitnas_core.training.samplers'])
-RULES = mm.Registry('training rule', scope='vitnas', locations=['vitnas_core.training.rules'])
+ARCH_SAMPLERS = OwnRegistry('architecture sampler', scope='vitnas', locations=['vitnas_core.training.samplers'])
+RULES = OwnRegistry('training rule', scope='vitnas', locations=['vitnas_core.training.rules'])

@@ -56,6 +56,27 @@ def _as_keys(path: str) -> str:
     return ''.join(f"['{part.split('[')[0]}']" + part[len(part.split('[')[0]) :] for part in path.split('.'))
 
 
+def assert_needs(space: SearchSpace, arch: Arch) -> None:
+    """A choice is there exactly where what it needs is."""
+    code = space.encode(arch)
+    for dim, index in zip(space.dimensions, code):
+        assert (index != ABSENT) == all(code[entry] >= least for entry, least in dim.needs), dim.path
+        assert all(space.dimensions[entry].kind == 'depth' for entry, _ in dim.needs)
+
+
+@every_space
+def test_choices_are_there_where_what_they_need_is(space: SearchSpace, rng: np.random.Generator) -> None:
+    for arch in (space.largest(), space.smallest(), *(space.sample(rng) for _ in range(50))):
+        assert_needs(space, arch)
+
+
+def test_names_of_dimensions() -> None:
+    assert [dim.name for dim in SPACES['autoformer-test'].dimensions][:4] == [
+        'embed_dim', 'depth', 'num_heads', 'mlp_ratio'
+    ]  # fmt: skip
+    assert {dim.name for dim in SMALL_SPACES['optional'].dimensions} == {'width', 'depth', 'blocks', 'k'}
+
+
 @every_space
 def test_json_pickle_and_equality(space: SearchSpace) -> None:
     for other in (SearchSpace.from_json(space.to_json()), pickle.loads(pickle.dumps(space))):
@@ -312,6 +333,7 @@ def test_any_grammar_keeps_the_contract(stages: list[dict], choices: dict, seed:
     for arch in (a, b, c, space.mutate(a, 0.5, rng), space.cross(a, b, rng), space.largest(), space.smallest()):
         assert arch in space
         assert space.decode(space.encode(arch)) == arch
+        assert_needs(space, arch)
         assert Arch.from_json(arch.to_json()) == arch
         assert space.fix(arch).size() == 1
     if space.size() <= 300:

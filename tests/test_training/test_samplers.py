@@ -9,7 +9,7 @@ from tests.families import SMALL_SPACES, SPACES
 from vitnas_core import zoo
 from vitnas_core.errors import VitnasError
 from vitnas_core.registry import ARCH_SAMPLERS
-from vitnas_core.training.samplers import FixedSampler, SandwichSampler, UniformSampler, WarmUpSampler
+from vitnas_core.training.samplers import FixedSampler, FocusSampler, SandwichSampler, UniformSampler, WarmUpSampler
 
 ALL = {**SPACES, **SMALL_SPACES}
 SAMPLERS = {
@@ -64,7 +64,11 @@ def test_fixed_takes_what_a_config_says() -> None:
     [
         (lambda: SandwichSampler(-1), '`num_random` should be a whole number from 0, but got -1'),
         (lambda: WarmUpSampler(UniformSampler(), 0), '`fraction` should be above 0 and at most 1, but got 0'),
-        (lambda: WarmUpSampler(FixedSampler('autoformer-tiny')), 'to a sampler that draws; FixedSampler does not'),
+        (lambda: WarmUpSampler(FocusSampler(224)), 'draws from any part of it; FocusSampler does not'),
+        (
+            lambda: WarmUpSampler(FixedSampler('autoformer-tiny')),
+            'to a sampler that draws from any part of it; FixedSampler does not',
+        ),
     ],
 )
 def test_mistakes(make, words: str) -> None:

@@ -11,6 +11,7 @@ import argparse
 import math
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -33,17 +34,17 @@ GAIN, WITHIN, NEAR = 5.0, 0.05, 0.01
 
 SETTINGS: dict[str, dict[str, Any]] = {
     'batched, with baseline': dict(
-        iterations=1500, num_archs=32, baseline=0.9, entropy=0.002, optimizer=dict(type='AdamW', lr=5e-3)
+        iterations=1500, beta=0.5, num_archs=32, baseline=0.9, entropy=0.005, optimizer=dict(type='AdamW', lr=2e-3)
     ),
     "the paper's: one architecture, no baseline": dict(iterations=1600, optimizer=dict(type='AdamW', lr=1e-3)),
 }
 """The second has K = 100 iterations at each of 16 updates (500 epochs, τ = 30) and the ImageNet learning rate."""
 
 
-def toy_space() -> SearchSpace:
+def toy_space(depths: Sequence[int] = (4, 5)) -> SearchSpace:
     """The options of AutoFormer-T with four or five blocks: 3 · (4⁴ + 4⁵) architectures."""
     block = dict(num_heads=[3, 4], mlp_ratio=[3.5, 4.0])
-    stage = dict(embed_dim=[192, 216, 240], depth=[4, 5], block=block)
+    stage = dict(embed_dim=[192, 216, 240], depth=list(depths), block=block)
     return SearchSpace.from_dict(dict(family='toy', name='toy', stages=[stage]))
 
 
@@ -103,10 +104,10 @@ class Truth:
         return sampler.log_prob([budget] * len(self.archs), self.archs).exp().numpy()
 
 
-def train(seed: int, iterations: int, **settings: Any) -> FocusSampler:
+def train(space: SearchSpace, seed: int, iterations: int, **settings: Any) -> FocusSampler:
     """Train a sampler on the toy's accuracies."""
     sampler = FocusSampler(input_size=224, step=2e7)
-    sampler.bind(toy_space(), toy_price, seed)
+    sampler.bind(space, toy_price, seed)
     reinforce = Reinforce(sampler, **settings)
     for i in range(iterations):
         reinforce.step(np.random.default_rng([seed, i]), toy_accuracy)
@@ -140,7 +141,7 @@ def main(args: list[str] | None = None) -> bool:
     for name, settings in SETTINGS.items():
         rows, start = [], time.perf_counter()
         for seed in options.seeds:
-            found = judge(train(seed, **settings), truth)
+            found = judge(train(truth.space, seed, **settings), truth)
             gains, misses = [row['gain'] for row in found], [abs(row['miss']) for row in found]
             good = sum(g >= GAIN and m <= WITHIN for g, m in zip(gains, misses))
             rows.append(

@@ -54,6 +54,10 @@ class SamplerSearchLoop(SearchLoop):
     ) -> None:
         if type(num_candidates) is not int or num_candidates < 1:
             raise VitnasError(f'`num_candidates` should be a whole number of at least 1, but got {num_candidates!r}')
+        if given := {'input_size', 'num_classes'} & set(kwargs):
+            raise VitnasError(
+                f'`{sorted(given)[0]}` of vitnas.SamplerSearchLoop is that of its `sampler`; leave it out'
+            )
         if kwargs.get('racing') is not None:
             raise VitnasError(
                 '`racing` should be left out of vitnas.SamplerSearchLoop, whose candidates have no parents'
@@ -61,8 +65,8 @@ class SamplerSearchLoop(SearchLoop):
         self.sampler: FocusSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
         self.budgets = _read_budgets(budgets)
         self.num_candidates = num_candidates
-        kwargs.update(input_size=self.sampler.input_size, num_classes=self.sampler.num_classes)
-        super().__init__(*args, **kwargs)
+        priced = dict(input_size=self.sampler.input_size, num_classes=self.sampler.num_classes)
+        super().__init__(*args, **{**kwargs, **priced})
         self.sampler.bind(self.space, self.backbone.price, self.seed)
         for budget in self.budgets:
             self.sampler.check_budget(budget)

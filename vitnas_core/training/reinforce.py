@@ -64,7 +64,8 @@ class Reinforce:
         self.sampler, self.beta, self.num_archs = sampler, beta, num_archs
         self.decay, self.entropy = baseline, entropy
         self.optimizer = OPTIMIZERS.build({**optimizer, 'params': list(sampler.policy.parameters())})
-        self.averages = torch.full((len(sampler.grid),), torch.nan, dtype=torch.float64)
+        self.averages = torch.zeros(len(sampler.grid), dtype=torch.float64)
+        self.counts = torch.zeros(len(sampler.grid), dtype=torch.int64)
 
     def step(self, rng: np.random.Generator, accuracy: Callable[[Arch], float]) -> dict[str, float]:
         """One iteration: draw budgets and architectures, reward them, update θ.
@@ -106,21 +107,22 @@ class Reinforce:
         if self.decay is None:
             return rewards
         places = torch.tensor([self.sampler.grid_index(budget) for budget in budgets])
-        before = self.averages[places]
-        before = torch.where(before.isnan(), rewards, before)  # a budget that was never drawn
+        before = torch.where(self.counts[places] == 0, rewards, self.averages[places])  # 0: was never drawn
         for place, reward in zip(places.tolist(), rewards):
-            old = self.averages[place]
-            self.averages[place] = reward if old.isnan() else self.decay * old + (1 - self.decay) * reward
+            decay = self.decay if self.counts[place] else 0.0
+            self.averages[place] = decay * self.averages[place] + (1 - decay) * reward
+            self.counts[place] += 1
         return rewards - before
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizer and the averages; θ is the sampler's."""
-        return {'optimizer': self.optimizer.state_dict(), 'averages': self.averages.clone()}
+        averages = {'averages': self.averages.clone(), 'counts': self.counts.clone()}
+        return {'optimizer': self.optimizer.state_dict(), **averages}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
         self.optimizer.load_state_dict(state['optimizer'])
-        self.averages = state['averages'].to(self.averages)
+        self.averages, self.counts = state['averages'].to(self.averages), state['counts'].to(self.counts)
 
 
 class SamplerTraining:

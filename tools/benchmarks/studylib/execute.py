@@ -214,8 +214,7 @@ def prepare(job: Job, jobs: int) -> list[str]:
         return [job.step.script, *fill(job.step.args, places)]
     command = [TRAIN, str(config), '--work-dir', str(job.folder)]
     if (job.folder / 'last_checkpoint').is_file():
-        # A resumed training goes on from its own checkpoint, not from the one that it began with.
-        command += ['--resume', '--cfg-options', 'load_from=None']
+        command += ['--resume']
     return command
 
 

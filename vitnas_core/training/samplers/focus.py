@@ -164,20 +164,18 @@ class FocusSampler(ArchSampler):
         Raises:
             CheckpointError: It is of another one.
         """
-        theirs, ours = state.get('about', {}), self._about()
-        for name, value in ours.items():
-            if theirs.get(name) != value:
-                raise CheckpointError(
-                    f'the architecture sampler of the checkpoint does not fit: its {name} is {theirs.get(name)}, that '
-                    f'of vitnas.FocusSampler is {value}'
-                )
+        for name, value in self._about().items():
+            theirs = state['about'].get(name)
+            if theirs != value:
+                what = 'it is of another space' if name == 'space' else f'its {name} is {theirs}, not {value}'
+                raise CheckpointError(f'the architecture sampler of the checkpoint does not fit: {what}')
         self.policy.load_state_dict(state['policy'])
         if resume and self.training is not None and 'training' in state:
             self.training.load_state_dict(state['training'])
 
     def _about(self) -> dict[str, Any]:
         return {
-            'space': self.space.to_json(),
+            'space': {**self.space.to_dict(), 'name': ''},
             'step': self.step,
             'width': self.width,
             'range of budgets': f'{self.low:.12g} to {self.high:.12g}',

@@ -1,0 +1,109 @@
+"""Draw what a learned sampler has learned: ``plot_sampler.py CONFIG CHECKPOINT --out sampler.png``.
+
+CONFIG is any config whose loop has a sampler that learns (a supernet's, a sampler's training, a search by the
+sampler), CHECKPOINT what such a training wrote. The picture shows by budget what the drawn architectures cost and
+which options they have; a table says how well the budgets are met.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from mmengine.config import Config, DictAction
+from mmengine.registry import MODELS
+
+import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from vitnas_core.backbones import elastic_backbone
+from vitnas_core.checkpoints import load_file
+from vitnas_core.errors import CheckpointError, VitnasError
+from vitnas_core.launch import read_config
+from vitnas_core.models import model_config
+from vitnas_core.registry import ARCH_SAMPLERS
+from vitnas_core.text import table
+from vitnas_core.training.hooks.sampler import SAMPLER
+from vitnas_core.training.samplers import FocusSampler
+from vitnas_core.visualization import SamplerDraws, collect_draws, draw_sampler, save_png
+from vitnas_core.visualization.formats import cost_text
+
+_ROWS = 7
+"""How many budgets the table has."""
+
+
+def parse_args(args: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('config', help='config with a learned sampler in train_cfg')
+    parser.add_argument('checkpoint', help='checkpoint that holds what the sampler has learned')
+    parser.add_argument(
+        '--out', type=Path, default=Path('sampler.png'), metavar='FILE', help='the picture; defaults to sampler.png'
+    )
+    parser.add_argument('--draws', type=int, default=200, help='architectures a budget; defaults to 200')
+    parser.add_argument('--seed', type=int, default=0, help='of the draws; defaults to 0')
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
+    parser.set_defaults(launcher='none', work_dir=None)
+    options = parser.parse_args(args)
+    if options.draws < 1:
+        parser.error(f'--draws should be at least 1, but got {options.draws}')
+    return options
+
+
+def load_sampler(cfg: Config, checkpoint: str) -> FocusSampler:
+    """The sampler of a config with what a checkpoint says it has learned.
+
+    Raises:
+        VitnasError: The config has no sampler, or one that does not learn.
+        CheckpointError: The checkpoint has no sampler, or one of another space or other budgets.
+    """
+    wanted = 'give sampler=dict(type="vitnas.FocusSampler", …), as the supernet was trained with'
+    sampler_cfg = (cfg.get('train_cfg') or {}).get('sampler')
+    if sampler_cfg is None:
+        raise VitnasError(f'train_cfg of {cfg.filename} has no `sampler`; {wanted}')
+    sampler = ARCH_SAMPLERS.build(sampler_cfg)
+    if not isinstance(sampler, FocusSampler):
+        raise VitnasError(
+            f'train_cfg.sampler of {cfg.filename} is a {type(sampler).__name__}, which learns nothing; {wanted}'
+        )
+    state = load_file(checkpoint).get(SAMPLER)
+    if state is None:
+        raise CheckpointError(
+            f'{checkpoint} has no architecture sampler: train the supernet with vitnas.FocusSampler and '
+            f'vitnas.SamplerTrainHook, or train a sampler on it with vitnas.SamplerTrainLoop'
+        )
+    backbone = elastic_backbone(MODELS.build(model_config(cfg)))
+    sampler.bind(backbone.space, backbone.price, 0)
+    try:
+        sampler.load_state_dict(state)
+    except CheckpointError as err:
+        raise CheckpointError(f'{" ".join(str(err).split())} ({checkpoint})') from None
+    return sampler
+
+
+def describe(draws: SamplerDraws) -> str:
+    """A table of budgets across the range: what the draws cost, how many are within, and how many differ."""
+    rows = []
+    for budget in np.linspace(draws.budgets[0], draws.budgets[-1], min(_ROWS, len(draws.budgets))):
+        place = np.abs(draws.budgets - budget).argmin()
+        costs, codes = draws.costs[place], draws.codes[place]
+        median, within = cost_text('macs', float(np.median(costs))), (costs <= draws.budgets[place]).mean()
+        different = len(np.unique(codes, axis=0))
+        rows.append([cost_text('macs', draws.budgets[place]), median, f'{within:.0%}', f'{different} of {len(codes)}'])
+    return table(['budget (MACs)', 'median cost', 'within the budget', 'different'], rows)
+
+
+def main(args: list[str] | None = None) -> None:
+    """Draw architectures, print the table, write the picture."""
+    options = parse_args(args)
+    sampler = load_sampler(read_config(options), options.checkpoint)
+    draws = collect_draws(sampler, np.random.default_rng(options.seed), options.draws)
+    print(describe(draws))
+    save_png(draw_sampler(draws), options.out)
+    print(f'Picture: {options.out}')
+
+
+if __name__ == '__main__':
+    try:
+        main()
+    except VitnasError as err:
+        raise SystemExit(f'{type(err).__name__}: {err}') from None
