@@ -20,9 +20,11 @@ from vitnas_core import zoo
 from vitnas_core.datasets.checks import check_not_test_set
 from vitnas_core.launch import make_runner, read_config
 from vitnas_core.models import fill_channels, fixed_config
-from vitnas_core.registry import LOOPS
+from vitnas_core.registry import ARCH_SAMPLERS, LOOPS
 from vitnas_core.search import SearchLoop
 from vitnas_core.spaces import Arch
+from vitnas_core.training.hooks.sampler import SAMPLER
+from vitnas_core.training.samplers import ArchSampler
 
 from .tiny_sets import datasets_of, make_tiny, set_name
 
@@ -34,15 +36,16 @@ CLASSIFICATION = sorted(stem for stem, path in CONFIGS.items() if 'classificatio
 
 # DESIGN: {method}-{size}_{stage}_{setting}_{dataset}.py, parts joined by _, words inside a part by -.
 NAME = re.compile(
-    r'(?P<method>[a-z0-9]+(-[a-z0-9]+)*)_(?P<stage>supernet|search|retrain|finetune)'
+    r'(?P<method>[a-z0-9]+(-[a-z0-9]+)*)_(?P<stage>supernet|sampler|search|retrain|finetune)'
     r'_(?P<setting>[a-z0-9.]+(-[a-z0-9.]+)*)_(?P<dataset>[a-z0-9]+(-[a-z0-9]+)*)'
 )
-SETTING = re.compile(r'((?P<gpus>\d+)xb(?P<batch>\d+)-)?(?P<epochs>\d+)e')
+SETTING = re.compile(r'((?P<gpus>\d+)xb(?P<batch>\d+)-)?((?P<epochs>\d+)e|(?P<iters>\d+)i)')
 DATASETS = {'imagenet': 'ImageNet', 'cifar100': 'CIFAR100', 'digits': 'Digits', 'fashion': 'FashionMNIST'}
 
 # The smallest search of each kind: two candidates.
 SMALL_SEARCH: dict[str, dict[str, Any]] = {
     'EvolutionSearchLoop': dict(population=2, parents=1, generations=1, mutations=1, crossovers=1),
+    'SamplerSearchLoop': dict(num_candidates=2),
 }
 
 
@@ -66,6 +69,10 @@ def parsed(stem: str) -> Config:
 
 def loop_type(cfg: Config) -> str:
     return cfg.train_cfg.get('type', 'EpochBasedTrainLoop').rpartition('.')[2]
+
+
+def sampler_hooks(cfg: Config) -> list[dict[str, Any]]:
+    return [hook for hook in cfg.get('custom_hooks') or [] if hook['type'] == 'vitnas.SamplerTrainHook']
 
 
 def is_search(cfg: Config) -> bool:
@@ -103,8 +110,16 @@ def provide_files(cfg: Config) -> dict[Path, dict[str, torch.Tensor]]:
         if path.suffix == '.safetensors':
             safetensors.torch.save_file(weights, path)
         else:
-            torch.save(dict(state_dict=weights, meta=dict(epoch=source.train_cfg.max_epochs)), path)
+            torch.save(dict(state_dict=weights, meta=dict(), **learned_sampler(source)), path)
     return given
+
+
+def learned_sampler(cfg: Config) -> dict[str, Any]:
+    """What a checkpoint holds of the sampler of its training."""
+    sampler: ArchSampler = ARCH_SAMPLERS.build(cfg.train_cfg.sampler)
+    backbone = build(cfg.model.backbone)
+    sampler.bind(backbone.space, backbone.price, 0)
+    return {SAMPLER: sampler.state_dict()} if sampler.state_dict() else {}
 
 
 def build(model_cfg: Any) -> torch.nn.Module:
@@ -131,6 +146,8 @@ def shrink(cfg: Config, monkeypatch: pytest.MonkeyPatch) -> None:
         cfg.train_cfg.update(SMALL_SEARCH[loop_type(cfg)])
     else:
         cfg.train_cfg.update({name: 1 for name in ('max_epochs', 'max_iters') if cfg.train_cfg.get(name)})
+    for hook in sampler_hooks(cfg):
+        hook.update(interval=1, iterations=1)
     if cfg.optim_wrapper.get('type') == 'vitnas.BFloat16OptimWrapper':
         cfg.optim_wrapper.type = 'OptimWrapper'
     cfg.default_hooks.checkpoint = None
@@ -156,10 +173,13 @@ def test_runs(stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     if is_search(cfg):
         best = Arch.from_json(Path('work_dirs/run/best_arch.json').read_text())
         assert runner.train_loop.constraint.met(runner.train_loop.price(best))
+    elif loop_type(cfg) == 'SamplerTrainLoop':
+        assert runner.train_loop.sampler.training.iterations == 1
     else:
         losses = runner.message_hub.get_scalar('train/loss').data[0]
         assert len(losses) and torch.isfinite(torch.as_tensor(losses)).all()
         assert any(not torch.equal(before[name], weight) for name, weight in runner.model.named_parameters())
+        assert not sampler_hooks(cfg) or runner.train_loop.sampler.training.iterations == 1
         assert runner.message_hub.log_scalars.keys() >= {'val/accuracy/top1'}
         if cfg.test_dataloader != cfg.val_dataloader:
             assert 0 <= runner.test()['accuracy/top1'] <= 100
@@ -200,13 +220,15 @@ def test_name_says_what_the_config_does(stem: str) -> None:
     stage, backbone = name['stage'], cfg.model.backbone
     assert is_search(cfg) == (stage == 'search')
     assert (loop_type(cfg) == 'SupernetTrainLoop') == (stage == 'supernet')
-    assert bool(backbone.get('space')) == (stage in ('supernet', 'search')) != bool(backbone.get('arch'))
-    assert bool(cfg.get('load_from')) == (stage in ('search', 'finetune'))
+    assert (loop_type(cfg) == 'SamplerTrainLoop') == (stage == 'sampler')
+    assert bool(backbone.get('space')) == (stage in ('supernet', 'sampler', 'search')) != bool(backbone.get('arch'))
+    assert bool(cfg.get('load_from')) == (stage in ('sampler', 'search', 'finetune'))
     assert cfg.get('find_unused_parameters', False) or stage != 'supernet'
     if stage != 'search':
         setting = SETTING.fullmatch(name['setting'])
-        assert setting, f'the setting {name["setting"]} of {stem} should be like 8xb128-500e or 20e'
-        assert int(setting['epochs']) == cfg.train_cfg.max_epochs
+        assert setting, f'the setting {name["setting"]} of {stem} should be like 8xb128-500e, 20e or 360i'
+        length = cfg.train_cfg.max_epochs if setting['epochs'] else cfg.train_cfg.max_iters
+        assert int(setting['epochs'] or setting['iters']) == length
         if setting['batch']:
             assert int(setting['batch']) == cfg.train_dataloader.batch_size
             assert int(setting['gpus']) * int(setting['batch']) == cfg.auto_scale_lr.base_batch_size

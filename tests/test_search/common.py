@@ -17,8 +17,10 @@ from tests.families import FAMILIES
 from vitnas_core.search import Candidate, Journal, SearchLoop
 from vitnas_core.search.evaluator import Score
 from vitnas_core.spaces import Arch
+from vitnas_core.training.samplers import FocusSampler
 
 SETTINGS = dict(input_size=32, num_classes=10)
+SAMPLER = dict(**SETTINGS, step=3e5, width=16)
 
 
 def holdout(pipeline_scale: int = 32, per_class: int = 10) -> dict[str, Any]:
@@ -40,13 +42,14 @@ def model_config(family: str = 'autoformer') -> dict[str, Any]:
 
 def config(work_dir: Path, search: dict[str, Any], family: str = 'autoformer', **changes: Any) -> dict[str, Any]:
     """A whole config; the supernet's weights are random but saved, as a search needs them."""
+    priced = {} if 'sampler' in search else SETTINGS  # a sampler knows what it prices for
     cfg = dict(
         model=model_config(family),
         work_dir=str(work_dir),
         train_dataloader=dict(
             batch_size=25, num_workers=0, dataset=holdout(), sampler=dict(type='DefaultSampler', shuffle=True)
         ),
-        train_cfg={'evaluator': dict(type='mmpretrain.Accuracy'), **SETTINGS, **search},
+        train_cfg={'evaluator': dict(type='mmpretrain.Accuracy'), **priced, **search},
         optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)),
         load_from=str(work_dir.parent / f'{family}.pth'),
         default_scope='mmpretrain',
@@ -70,8 +73,15 @@ def save_supernet(folder: Path, family: str = 'autoformer') -> Path:
                 tensor.mul_(3.0 if 'backbone' in name else 10.0)
     path = folder / f'{family}.pth'
     folder.mkdir(parents=True, exist_ok=True)
-    torch.save({'state_dict': model.state_dict()}, path)
+    torch.save({'state_dict': model.state_dict(), 'arch_sampler': sampler_of(family).state_dict()}, path)
     return path
+
+
+def sampler_of(family: str) -> FocusSampler:
+    """A learned sampler before it has learned."""
+    sampler, backbone = FocusSampler(**SAMPLER), FAMILIES[family].elastic()
+    sampler.bind(backbone.space, backbone.price, 0)
+    return sampler
 
 
 def build(cfg: dict[str, Any]) -> Runner:

@@ -15,7 +15,7 @@ from vitnas_core.errors import CheckpointError, InfeasibleError, VitnasError
 from vitnas_core.search import Candidate, pareto_front, ranked
 from vitnas_core.spaces import Arch
 
-from .common import SETTINGS, build, config, history, holdout, noise, save_supernet, search, without_seconds
+from .common import SAMPLER, SETTINGS, build, config, history, holdout, noise, save_supernet, search, without_seconds
 
 LOOPS: dict[str, dict[str, Any]] = {
     'evolution': dict(
@@ -23,6 +23,12 @@ LOOPS: dict[str, dict[str, Any]] = {
     ),
     'random': dict(type='vitnas.RandomSearchLoop', num_candidates=120),
     'halving': dict(type='vitnas.SuccessiveHalvingLoop', num_candidates=81, factor=3),
+    'sampler': dict(
+        type='vitnas.SamplerSearchLoop',
+        sampler=dict(type='vitnas.FocusSampler', **SAMPLER),
+        budgets=[1.7e6, 2.1e6],
+        num_candidates=25,
+    ),
 }
 LIMIT = dict(macs=(1.2e6, 2.0e6))
 each_loop = pytest.mark.parametrize('name', LOOPS)

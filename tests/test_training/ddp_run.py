@@ -23,6 +23,11 @@ CASES: dict[str, dict[str, Any]] = {
         rule=dict(type='vitnas.Sandwich', distill=dict(type='vitnas.KLDivergence')),
         optim=dict(optimizer=SGD),
     ),
+    'focus': dict(
+        sampler=dict(type='vitnas.FocusSampler', input_size=32, num_classes=10, step=5e5, width=16),
+        rule=dict(type='vitnas.SinglePath'),
+        optim=dict(optimizer=SGD),
+    ),
     'accumulated': dict(sampler=SANDWICH, optim=dict(optimizer=SGD, accumulative_counts=3)),
 }
 
@@ -57,6 +62,10 @@ def run(case: str, work_dir: Path, batch_size: int) -> dict[str, Any]:
     )  # fmt: skip
     # Crops are seeded by the sample's position, so that they are the same however many processes there are.
     cfg.train_dataloader.dataset.dataset.pipeline.insert(1, dict(type='mmpretrain.RandomCrop', crop_size=32, padding=4))
+    if case == 'focus':  # 64 images in batches of the supernet's 16, whoever holds them
+        training = dict(num_archs=2, baseline=0.9, optimizer=dict(type='AdamW', lr=5e-3))
+        cfg.custom_hooks = [dict(type='vitnas.SamplerTrainHook', interval=3, iterations=4, **training)]
+        cfg.val_dataloader = {**cfg.train_dataloader, 'dataset': cfg.train_dataloader.dataset}
     cfg.launcher = 'pytorch'
     cfg.randomness = dict(seed=3, diff_rank_seed=case == 'uniform')  # architectures and data do not depend on it
     cfg.resume = (work_dir / 'last_checkpoint').is_file()
@@ -64,7 +73,9 @@ def run(case: str, work_dir: Path, batch_size: int) -> dict[str, Any]:
     runner.register_hook(watch)
     runner.train()
     weights = {name: tensor.tolist() for name, tensor in runner.model.module.state_dict().items()}
-    return dict(archs=watch.archs, exchanges=watch.exchanges, losses=losses(runner), weights=weights)
+    state = runner.train_loop.sampler.state_dict().get('policy', {})
+    learned = {name: tensor.tolist() for name, tensor in state.items()}
+    return dict(archs=watch.archs, exchanges=watch.exchanges, losses=losses(runner), weights=weights, learned=learned)
 
 
 if __name__ == '__main__':

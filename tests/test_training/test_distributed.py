@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CASES = ('uniform', 'distilled', 'accumulated')
+CASES = ('uniform', 'distilled', 'focus', 'accumulated')
 
 Seen = list[dict[str, dict[str, Any]]]
 
@@ -50,6 +50,9 @@ def test_two_processes_equal_one(one: dict, two: Seen, case: str) -> None:
     together = np.mean([rank['losses'] for rank in ranks], axis=0)  # each rank logs the mean over its own images
     np.testing.assert_allclose(together, alone['losses'], rtol=2e-4)
     assert ranks[0]['weights'] == ranks[1]['weights']
+    assert ranks[0]['learned'] == ranks[1]['learned']  # to the last bit: or they would draw other architectures
+    for name, total in alone['learned'].items():
+        np.testing.assert_allclose(ranks[0]['learned'][name], total, rtol=1e-6, atol=1e-9, err_msg=name)
     for name, total in alone['weights'].items():
         np.testing.assert_allclose(ranks[0]['weights'][name], total, rtol=1e-3, atol=2e-6, err_msg=name)
 

@@ -148,7 +148,7 @@ def test_it_learns_to_meet_budgets_in_any_space(name: str) -> None:
         return float(np.mean([abs(b / price(arch).macs - 1) for b, arch in zip(budgets, drawn)]))
 
     before = miss()
-    for i in range(60):
+    for i in range(120):
         reinforce.step(np.random.default_rng(i), lambda arch: 0.5)
     assert miss() < 0.8 * before
 

@@ -63,6 +63,8 @@ class SamplerSearchLoop(SearchLoop):
                 '`racing` should be left out of vitnas.SamplerSearchLoop, whose candidates have no parents'
             )
         self.sampler: FocusSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
+        if not isinstance(self.sampler, FocusSampler):
+            raise VitnasError(f'`sampler` should be a vitnas.FocusSampler, but got a {type(self.sampler).__name__}')
         self.budgets = _read_budgets(budgets)
         self.num_candidates = num_candidates
         priced = dict(input_size=self.sampler.input_size, num_classes=self.sampler.num_classes)
