@@ -37,6 +37,21 @@ def test_train_then_resume(tmp_path: Path) -> None:
     assert any(not torch.equal(moved[name], value) for name, value in weights.items())
 
 
+def test_resume_goes_on_from_its_own_checkpoint_not_from_where_it_began(tmp_path: Path) -> None:
+    """A finetuning has load_from; mmengine would resume from that."""
+    first = run(tmp_path / 'first')
+    began = f'load_from={tmp_path / "first" / "epoch_1.pth"}'
+    config = [CONFIG, '--work-dir', str(tmp_path / 'second'), '--resume', '--cfg-options', began]
+    more = ['train_cfg.val_interval=9', 'default_hooks.checkpoint.interval=1', 'optim_wrapper.optimizer.lr=0']
+    started = train.main([*config, *more, 'train_cfg.max_epochs=1'])  # nothing to resume yet
+    assert started.epoch == 1 and started.iter == first.iter
+    weights = first.model.state_dict()
+    assert all(torch.equal(weights[name], value) for name, value in started.model.state_dict().items())
+    resumed = train.main([*config, *more, 'train_cfg.max_epochs=3'])
+    assert resumed.epoch == 3 and (tmp_path / 'second' / 'epoch_3.pth').is_file()
+    assert len(resumed.message_hub.get_scalar('train/loss').data[0]) == 3 * first.iter
+
+
 def test_a_mistake_in_the_config_names_the_choice(tmp_path: Path) -> None:
     with pytest.raises(
         ArchError, match=r'stages\[0\].blocks\[0\].num_heads should be a whole number above 0, but got -1'

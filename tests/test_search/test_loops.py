@@ -26,7 +26,7 @@ LOOPS: dict[str, dict[str, Any]] = {
     'sampler': dict(
         type='vitnas.SamplerSearchLoop',
         sampler=dict(type='vitnas.FocusSampler', **SAMPLER),
-        budgets=[1.7e6, 2.1e6],
+        budgets=[2.2e6, 2.6e6],
         num_candidates=25,
     ),
 }

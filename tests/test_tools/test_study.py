@@ -241,6 +241,9 @@ def test_measures_of_a_training_are_those_of_its_last_validation(tmp_path: Path)
         (tmp_path / when / 'vis_data').mkdir(parents=True)
         (tmp_path / when / 'vis_data/scalars.json').write_text('\n'.join(lines))
     assert read_measures(tmp_path) == {'accuracy/top1': 20.0}
+    lines = ['{"lr": 1.0, "time": 0.5}', '{"lr": 1.0, "time": 0.25}', '{"accuracy/top1": 30.0, "time": 9.0}']
+    (tmp_path / '20260102_000000' / 'vis_data/scalars.json').write_text('\n'.join(lines))
+    assert read_measures(tmp_path) == {'accuracy/top1': 30.0, 'iteration_seconds': 0.375}
     (tmp_path / 'measures.json').write_text('{"score": 1, "none": null}')
     assert read_measures(tmp_path) == {'score': 1.0}
     (tmp_path / 'measures.json').write_text('[1]')
@@ -260,6 +263,19 @@ def test_the_first_study_is_well_formed() -> None:
     assert [steps[0].run.title for steps in runs[:3]] == ['shared', 'uniform, seed 0', 'sandwich, seed 0']
     rules = {steps[0].run.name: steps[0].settings['config']['train_cfg']['rule']['type'] for steps in runs[1:4]}
     assert rules == {'uniform': 'vitnas.SinglePath', 'sandwich': 'vitnas.Sandwich', 'uniform-4x': 'vitnas.SinglePath'}
+
+
+def test_the_study_of_focusformer_is_well_formed() -> None:
+    runs = list_jobs(Study.from_file(ROOT / 'tools/benchmarks/studies/focusformer_sampler.py'), Path('nowhere'))
+    assert len(runs) == 15 and [steps[0].run.title for steps in runs[:2]] == ['uniform, seed 0', 'sampler, seed 0']
+    first = {steps[0].run.name: steps[0].settings['config'] for steps in runs[:3]}
+    assert first['uniform']['train_cfg']['sampler'] == {'type': 'vitnas.UniformSampler'}
+    assert not first['uniform']['custom_hooks']
+    sizes = {name: first[name]['custom_hooks'][1]['start'] for name in ('sampler', 'progressive')}
+    assert sizes == {'sampler': 28, 'progressive': 21}
+    same = ('model', 'train_dataloader', 'optim_wrapper', 'param_scheduler')
+    assert all(first['uniform'][key] == first['sampler'][key] == first['progressive'][key] for key in same)
+    assert len({config['train_cfg']['max_epochs'] for config in first.values()}) == 1  # as many steps
 
 
 def test_trainings_by_tools_train(tmp_path: Path) -> None:

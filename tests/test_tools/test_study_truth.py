@@ -1,6 +1,7 @@
 """The truth, rankings against it, and the statistics of a study."""
 
 import gzip
+import json
 import math
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from mmengine.config import Config
 from scipy import stats
 
+from tools.benchmarks import score
 from tools.benchmarks.studylib.plan import ROOT, StudyError
 from tools.benchmarks.studylib.scoring import Supernet, compare, rank
 from tools.benchmarks.studylib.statistics import paired_difference, score_ranking, summarize
@@ -17,8 +19,9 @@ from tools.benchmarks.studylib.truth import TrueArch, Truth, choose_archs
 from tools.benchmarks.truth import read_model, recipe_digest
 from tools.dataset_converters import fashion_mnist
 from vitnas_core.backbones import AutoFormer
-from vitnas_core.errors import DatasetError
+from vitnas_core.errors import DatasetError, VitnasError
 from vitnas_core.registry import DATASETS
+from vitnas_core.search import Candidate, Journal, read_candidates
 from vitnas_core.spaces import SearchSpace
 
 SPACE = dict(
@@ -153,6 +156,46 @@ def test_a_supernet_is_scored(tmp_path: Path, rng: np.random.Generator) -> None:
     assert found['searched_macs'] == supernet.price(archs[3]).macs < found['largest_macs']
     for arch in supernet.draw(found['searched_macs'], 3, rng):
         assert abs(supernet.price(arch).macs / found['searched_macs'] - 1) <= 0.05
+
+
+def test_the_best_under_budgets_is_tested(tmp_path: Path, rng: np.random.Generator) -> None:
+    from mmpretrain.registry import MODELS
+
+    from vitnas_core.models import fill_channels
+
+    config = search_config()
+    torch.save({'state_dict': MODELS.build(fill_channels(config.model)).state_dict()}, tmp_path / 'net.pth')
+    supernet = Supernet(config, tmp_path / 'net.pth')
+    archs = sorted(choose_archs(supernet.space, supernet.price, 6, rng), key=lambda a: supernet.price(a).macs)
+    made = [Candidate(i, 0, a, dict(macs=supernet.price(a).macs), 50.0 - i, seconds=0.5) for i, a in enumerate(archs)]
+    for part, name in ((made[:4], 'one'), (made[4:], 'two')):
+        journal = Journal(tmp_path / name, {'any': 'search'})
+        for candidate in reversed(part):
+            journal.append(candidate)
+    config.dump(tmp_path / 'config.py')
+    budgets = [made[2].cost['macs'], made[5].cost['macs'] + 1]
+    score.main(
+        [
+            'budgets',
+            str(tmp_path / 'config.py'),
+            str(tmp_path / 'net.pth'),
+            str(tmp_path / 'one'),
+            str(tmp_path / 'two'),
+        ]
+        + ['--out', str(tmp_path / 'out'), '--budgets', *map(str, budgets)]
+    )
+    found = json.loads((tmp_path / 'out' / 'measures.json').read_text())
+    assert (found['evaluations'], found['seconds']) == (6, 3.0)
+    tested = supernet.scorer(config.test_dataloader).evaluate(archs[0]).value  # the smallest has the highest score
+    assert found['accuracy_1'] == found['accuracy_2'] == pytest.approx(tested)
+    assert found['holdout_1'] == 50.0 and found['macs_1'] == made[0].cost['macs']
+    with pytest.raises(SystemExit, match='none of the 4 candidates has at most 1 MACs'):
+        score.main(
+            ['budgets', str(tmp_path / 'config.py'), str(tmp_path / 'net.pth'), str(tmp_path / 'one')]
+            + ['--out', str(tmp_path / 'out'), '--budgets', '1']
+        )
+    with pytest.raises(VitnasError, match='there is no history of a search'):
+        read_candidates(tmp_path / 'three' / 'history.jsonl')
 
 
 @pytest.fixture

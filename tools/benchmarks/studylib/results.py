@@ -133,9 +133,9 @@ def _read_scalars(folder: Path) -> dict[str, float]:
                 record = json.loads(line)
             except json.JSONDecodeError:
                 continue  # torn by a kill
-            if 'lr' in record and 'time' in record:
-                times.append(record['time'])
-            elif 'lr' not in record and not any(name.startswith('sampler/') for name in record):
+            if 'lr' in record:
+                times += [record['time']] if 'time' in record else []
+            else:
                 last = {name: value for name, value in record.items() if name not in _NOT_MEASURED}
     found = {name: float(value) for name, value in last.items() if isinstance(value, (int, float))}
     return {**found, 'iteration_seconds': mean(times)} if times else found
