@@ -23,8 +23,8 @@ from vitnas_core.models import fill_channels, fixed_config
 from vitnas_core.registry import ARCH_SAMPLERS, LOOPS
 from vitnas_core.search import SearchLoop
 from vitnas_core.spaces import Arch
-from vitnas_core.training.hooks.sampler import SAMPLER
 from vitnas_core.training.samplers import ArchSampler
+from vitnas_core.training.samplers.base import SAMPLER
 
 from .tiny_sets import datasets_of, make_tiny, set_name
 

@@ -84,8 +84,8 @@ def test_checkpoints_that_do_not_do(files: Path) -> None:
     with pytest.raises(CheckpointError, match='there is no checkpoint file'):
         run(files, checkpoint='none.pth')
     for change, words in (
-        ('train_cfg.sampler.step=1e5', 'does not fit: its step is 200000.0, that of vitnas.FocusSampler is 100000.0'),
-        ('model.backbone.space.name=other', 'does not fit: its space is'),
+        ('train_cfg.sampler.step=1e5', 'does not fit: its step is 200000.0, not 100000.0'),
+        ('model.backbone.space.stages.0.embed_dim=48,72', 'does not fit: it is of another space'),
         ('train_cfg.sampler.input_size=64', 'does not fit: its range of budgets is'),
     ):
         with pytest.raises(CheckpointError, match=words) as raised:

@@ -16,13 +16,11 @@ from mmengine.registry import MODELS
 
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from vitnas_core.backbones import elastic_backbone
-from vitnas_core.checkpoints import load_file
-from vitnas_core.errors import CheckpointError, VitnasError
+from vitnas_core.errors import VitnasError
 from vitnas_core.launch import read_config
 from vitnas_core.models import model_config
 from vitnas_core.registry import ARCH_SAMPLERS
 from vitnas_core.text import table
-from vitnas_core.training.hooks.sampler import SAMPLER
 from vitnas_core.training.samplers import FocusSampler
 from vitnas_core.visualization import SamplerDraws, collect_draws, draw_sampler, save_png
 from vitnas_core.visualization.formats import cost_text
@@ -65,18 +63,9 @@ def load_sampler(cfg: Config, checkpoint: str) -> FocusSampler:
         raise VitnasError(
             f'train_cfg.sampler of {cfg.filename} is a {type(sampler).__name__}, which learns nothing; {wanted}'
         )
-    state = load_file(checkpoint).get(SAMPLER)
-    if state is None:
-        raise CheckpointError(
-            f'{checkpoint} has no architecture sampler: train the supernet with vitnas.FocusSampler and '
-            f'vitnas.SamplerTrainHook, or train a sampler on it with vitnas.SamplerTrainLoop'
-        )
     backbone = elastic_backbone(MODELS.build(model_config(cfg)))
     sampler.bind(backbone.space, backbone.price, 0)
-    try:
-        sampler.load_state_dict(state)
-    except CheckpointError as err:
-        raise CheckpointError(f'{" ".join(str(err).split())} ({checkpoint})') from None
+    sampler.load_file(checkpoint)
     return sampler
 
 

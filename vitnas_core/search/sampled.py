@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..checkpoints import load_file
-from ..errors import CheckpointError, VitnasError
+from ..errors import VitnasError
 from ..fileio import atomic_write
 from ..registry import ARCH_SAMPLERS, LOOPS
 from ..spaces import Arch
-from ..training.hooks.sampler import SAMPLER
 from ..training.samplers import FocusSampler
 from .candidate import Candidate, ranked
 from .checks import digest_weights
@@ -72,16 +70,7 @@ class SamplerSearchLoop(SearchLoop):
         self.sampler.bind(self.space, self.backbone.price, self.seed)
         for budget in self.budgets:
             self.sampler.check_budget(budget)
-        self._load_sampler()
-
-    def _load_sampler(self) -> None:
-        checkpoint = load_file(self.load_from)
-        if SAMPLER not in checkpoint:
-            raise CheckpointError(
-                f'{self.load_from} has no architecture sampler: train the supernet with vitnas.FocusSampler and '
-                f'vitnas.SamplerTrainHook, or train a sampler on it with vitnas.SamplerTrainLoop'
-            )
-        self.sampler.load_state_dict(checkpoint[SAMPLER])
+        self.sampler.load_file(self.load_from)
 
     @property
     def generations(self) -> int:

@@ -14,9 +14,7 @@ from ...errors import CheckpointError, VitnasError
 from ...registry import HOOKS
 from ..reinforce import SamplerTraining
 from ..samplers import ArchSampler
-
-SAMPLER = 'arch_sampler'
-"""Where a checkpoint holds what the sampler has learned."""
+from ..samplers.base import SAMPLER
 
 
 class SamplerStateHook(Hook):

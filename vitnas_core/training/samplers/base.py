@@ -10,6 +10,9 @@ import numpy as np
 from ...costs import Cost
 from ...spaces import Arch, SearchSpace
 
+SAMPLER = 'arch_sampler'
+"""Where a checkpoint holds what the sampler has learned."""
+
 Price = Callable[[Arch, int | tuple[int, int], int], Cost]
 """What an architecture costs at an image size with a head of so many classes: ``ElasticBackbone.price``."""
 

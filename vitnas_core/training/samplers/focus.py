@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...checkpoints import load_file
 from ...costs import reachable_range
 from ...errors import CheckpointError, VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
-from .base import ArchSampler, Price
+from .base import SAMPLER, ArchSampler, Price
 from .policy import BudgetPolicy
 
 _MOST_BUDGETS = 10_000
@@ -172,6 +174,23 @@ class FocusSampler(ArchSampler):
         self.policy.load_state_dict(state['policy'])
         if resume and self.training is not None and 'training' in state:
             self.training.load_state_dict(state['training'])
+
+    def load_file(self, path: str | os.PathLike) -> None:
+        """Take over the weights that a checkpoint file holds.
+
+        Raises:
+            CheckpointError: It has no sampler, or one of another space or other budgets.
+        """
+        checkpoint = load_file(path)
+        if SAMPLER not in checkpoint:
+            raise CheckpointError(
+                f'{path} has no architecture sampler: train the supernet with vitnas.FocusSampler and '
+                f'vitnas.SamplerTrainHook, or train a sampler on it with vitnas.SamplerTrainLoop'
+            )
+        try:
+            self.load_state_dict(checkpoint[SAMPLER])
+        except CheckpointError as err:
+            raise CheckpointError(f'{err} ({path})') from None
 
     def _about(self) -> dict[str, Any]:
         return {
