@@ -98,8 +98,10 @@ def test_a_search_of_which_nothing_is_within_the_budget_says_so(tmp_path: Path) 
     ],
 )
 def test_mistakes(tmp_path: Path, change: dict, words: str) -> None:
+    cfg = config(tmp_path / 'run', {**SEARCH, 'budgets': 1.9e6, **change})
+    cfg['train_dataloader']['dataset'] = dict(type='NoSuchDataset')  # refused before images are read
     with pytest.raises(VitnasError, match=words):
-        build(config(tmp_path / 'run', {**SEARCH, 'budgets': 1.9e6, **change})).train()
+        build(cfg).train()
 
 
 def test_a_checkpoint_without_a_fitting_sampler_is_refused(tmp_path: Path) -> None:

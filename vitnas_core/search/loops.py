@@ -106,6 +106,7 @@ class SearchLoop(BaseLoop):
             raise VitnasError(f'train_dataloader of a search should be a config, but got a {type(dataloader).__name__}')
         check_not_test_set(dataloader, getattr(runner, '_test_dataloader', None), 'train_dataloader of the search')
         self.racing = None if racing is None else Racing(**racing)
+        self.prepare()
         # A search goes on from its journal; mmengine's resume would take over the supernet's epochs.
         runner._resume = False
         self.data_digest = digest_data([dataloader.get('dataset'), dataloader.get('batch_size')])
@@ -118,6 +119,9 @@ class SearchLoop(BaseLoop):
         self._epoch, self._iter = 0, 0
 
     # what a subclass says
+
+    def prepare(self) -> None:
+        """Get ready for the space, and refuse what can be refused before images or weights are read."""
 
     @property
     @abstractmethod

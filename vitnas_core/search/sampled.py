@@ -67,7 +67,10 @@ class SamplerSearchLoop(SearchLoop):
         self.num_candidates = num_candidates
         priced = dict(input_size=self.sampler.input_size, num_classes=self.sampler.num_classes)
         super().__init__(*args, **{**kwargs, **priced})
-        self.sampler.bind(self.space, self.backbone.price, self.seed)
+
+    def prepare(self) -> None:
+        """Take over what the sampler has learned, and check the budgets."""
+        self.sampler.bind(self.space, self.backbone.price, seed=0)
         for budget in self.budgets:
             self.sampler.check_budget(budget)
         self.sampler.load_file(self.load_from)

@@ -170,11 +170,10 @@ class SamplerTraining:
         sampler.training = self
         self._model = unwrap(runner.model)
         self._backbone = elastic_backbone(self._model)
-        # Shuffled, whatever the config says: a hold-out set is often sorted by class.
+        # Shuffled, whatever the config says: a hold-out set is often sorted by class. Workers end with a training.
         data = {name: value for name, value in dataloader.items() if name not in ('sampler', 'batch_sampler')}
-        built = Runner.build_dataloader(
-            {**data, 'sampler': dict(type='DefaultSampler', shuffle=True)}, seed=run_seed(runner)
-        )
+        data.update(sampler=dict(type='DefaultSampler', shuffle=True), persistent_workers=False)
+        built = Runner.build_dataloader(data, seed=run_seed(runner))
         self.dataloader = seeded_loader(built)
         self._evaluator: Evaluator = runner.build_evaluator(evaluator)
         self._evaluator.dataset_meta = getattr(built.dataset, 'metainfo', None)
