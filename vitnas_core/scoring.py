@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from mmengine.evaluator import Evaluator
 from mmengine.evaluator.metric import _to_cpu
+from mmengine.logging import MMLogger
 from mmengine.model import BaseModel
 
 from .errors import VitnasError
@@ -84,6 +88,18 @@ def clear_results(evaluator: Evaluator) -> None:
         metric.results.clear()
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave out what metrics log by themselves: tables of every class, for every architecture."""
+    logger = MMLogger.get_current_instance()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def metric_value(evaluator: Evaluator, name: str | None) -> tuple[str | None, float]:
     """What the metrics say of the results of this process, without asking other ranks.
 
@@ -101,7 +117,8 @@ def metric_value(evaluator: Evaluator, name: str | None) -> tuple[str | None, fl
     values: dict[str, Any] = {}
     for metric in evaluator.metrics:
         # Not evaluate(): that gathers the images of all ranks, and each may have another architecture.
-        found = metric.compute_metrics(_to_cpu(metric.results))
+        with _quiet():
+            found = metric.compute_metrics(_to_cpu(metric.results))
         values.update({f'{metric.prefix}/{key}' if metric.prefix else key: v for key, v in found.items()})
     name = name or next(iter(values), None)
     if name is None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from mmengine.config import Config
 
 from tools import train
 from vitnas_core.errors import ArchError, VitnasError
@@ -38,10 +39,12 @@ def test_train_then_resume(tmp_path: Path) -> None:
 
 
 def test_resume_goes_on_from_its_own_checkpoint_not_from_where_it_began(tmp_path: Path) -> None:
-    """A finetuning has load_from; mmengine would resume from that."""
+    """The config of a finetuning has load_from; mmengine would resume from that."""
     first = run(tmp_path / 'first')
-    began = f'load_from={tmp_path / "first" / "epoch_1.pth"}'
-    config = [CONFIG, '--work-dir', str(tmp_path / 'second'), '--resume', '--cfg-options', began]
+    began = tmp_path / 'first' / 'epoch_1.pth'
+    finetune = tmp_path / 'finetune.py'
+    finetune.write_text(f'_base_ = {str(Path(CONFIG).resolve())!r}\nload_from = {str(began)!r}\n')
+    config = [str(finetune), '--work-dir', str(tmp_path / 'second'), '--resume', '--cfg-options']
     more = ['train_cfg.val_interval=9', 'default_hooks.checkpoint.interval=1', 'optim_wrapper.optimizer.lr=0']
     started = train.main([*config, *more, 'train_cfg.max_epochs=1'])  # nothing to resume yet
     assert started.epoch == 1 and started.iter == first.iter
@@ -50,6 +53,15 @@ def test_resume_goes_on_from_its_own_checkpoint_not_from_where_it_began(tmp_path
     resumed = train.main([*config, *more, 'train_cfg.max_epochs=3'])
     assert resumed.epoch == 3 and (tmp_path / 'second' / 'epoch_3.pth').is_file()
     assert len(resumed.message_hub.get_scalar('train/loss').data[0]) == 3 * first.iter
+    # A file that the command names is what is resumed from, as in mmengine.
+    named = train.main([*config, *more, 'train_cfg.max_epochs=2', f'load_from={began}'])
+    assert (named.epoch, named.iter) == (2, 2 * first.iter)
+
+
+def test_a_search_needs_its_supernet_also_with_resume() -> None:
+    search = 'projects/classification/configs/autoformer/autoformer-micro_search_evolution-2m_digits.py'
+    for path, expected in ((search, True), (CONFIG, False)):
+        assert train.is_search(Config.fromfile(path)) == expected
 
 
 def test_a_mistake_in_the_config_names_the_choice(tmp_path: Path) -> None:

@@ -123,17 +123,22 @@ def test_the_budget_is_heard_from_the_start() -> None:
     assert logs.std() > 0.03  # with embeddings in ±0.1 it is 0.005
 
 
-def test_budgets_are_the_multiples_of_the_step_and_the_ends_each_as_likely() -> None:
+def test_budgets_are_the_ends_and_the_multiples_between_drawn_uniformly() -> None:
     space = FAMILIES['autoformer'].space
     sampler = FocusSampler(32, step=100)
     sampler.bind(space, price, 0)
     low, high = price(space.smallest()).macs, price(space.largest()).macs
-    inner = [b for b in range(0, high, 100) if low < b < high]
-    assert sampler.grid.tolist() == [low, *inner, high] and len(inner) > 2
-    drawn = sampler.draw_budgets(6000, np.random.default_rng(0))
-    counts = [drawn.count(budget) for budget in sampler.grid.tolist()]
-    assert sum(counts) == 6000 and min(counts) > 0.85 * 6000 / len(sampler.grid)
-    assert [sampler.grid_index(b) for b in sampler.grid] == list(range(len(sampler.grid)))
+    inner = [b for b in range(0, high, 100) if low + 50 <= b <= high - 50]
+    grid = [low, *inner, high]
+    assert sampler.grid.tolist() == grid and len(inner) > 2
+    # B is uniform over the range, and rounded: a budget is drawn as often as B lies nearest to it.
+    drawn = sampler.draw_budgets(20_000, np.random.default_rng(0))
+    edges = [low, *((a + b) / 2 for a, b in zip(grid, grid[1:])), high]
+    for budget, left, right in zip(grid, edges, edges[1:]):
+        share = (right - left) / (high - low)
+        assert drawn.count(budget) / 20_000 == pytest.approx(share, abs=0.015)
+        assert share >= 0.25 * 100 / (high - low)  # every embedding is trained
+    assert [sampler.grid_index(b) for b in grid] == list(range(len(grid)))
     assert sampler.grid_index(inner[0] + 30) == 1
 
 

@@ -44,7 +44,7 @@ def test_any_family_trains_with_its_sampler(tmp_path: Path, family: Family) -> N
     runner, recorder = recorded(focus_config(tmp_path, model=model_config(family)))
     assert len({arch for arch, _ in recorder.steps}) > 5
     training = runner.train_loop.sampler.training
-    assert (training.iterations, training.rounds) == (8, 2)
+    assert (training.iterations, training.last) == (8, 1)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,45 @@ def test_it_is_trained_before_every_nth_epoch(
     monkeypatch.setattr(SamplerTraining, 'run', noted)
     train(focus_config(tmp_path, {**HOOK, 'interval': interval}, **length))
     assert seen == [(step, 4) for step in due]
+
+
+def test_another_interval_holds_from_a_resume_on(tmp_path: Path) -> None:
+    train(focus_config(tmp_path, max_epochs=2))
+    config = focus_config(tmp_path, {**HOOK, 'interval': 2}, max_epochs=5)
+    config.resume = True
+    training = train(config).train_loop.sampler.training
+    assert (training.iterations, training.last) == (3 * 4, 3)  # before the first, the second and the fourth epoch
+
+
+def test_testing_and_validating_need_no_training(tmp_path: Path) -> None:
+    """The hook stands in the config that a supernet is tested by."""
+    config = focus_config(tmp_path, max_epochs=1)
+    runner = Runner.from_cfg(config)
+    runner.train()
+    training, state = runner.train_loop.sampler.training, runner.train_loop.sampler.state_dict()
+    runner.val()
+    assert runner.train_loop.sampler.training is training
+    assert_equal_states(state, runner.train_loop.sampler.state_dict())
+    config.train_dataloader.dataset = dict(type='NoSuchDataset')  # is not built
+    config.experiment_name = 'val'
+    assert 'accuracy/top1' in Runner.from_cfg(config).val()
+
+
+def test_averaged_weights_are_rewarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitnas_core.training.reinforce import SamplerTraining
+
+    seen, accuracy = [], SamplerTraining.accuracy
+
+    def noted(self: SamplerTraining, arch: Any, batch: Any) -> float:
+        seen.append(self._model.head.fc.weight.clone())
+        return accuracy(self, arch, batch)
+
+    monkeypatch.setattr(SamplerTraining, 'accuracy', noted)
+    config = focus_config(tmp_path, {**HOOK, 'interval': 2, 'iterations': 1}, max_epochs=2)
+    config.custom_hooks.append(dict(type='EMAHook', momentum=1e-9))  # the averages stay where the first step went
+    runner = train(config)
+    assert len(seen) == 3  # once to try the metric, before the first step; then after eight of them
+    assert (seen[1] - seen[0]).abs().max() < 2e-4 < 1e-3 < (runner.model.head.fc.weight - seen[0]).abs().max()
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -141,8 +180,9 @@ def test_rewards_are_what_a_validation_gives(tmp_path: Path, monkeypatch: pytest
     accuracy = SamplerTraining.accuracy
 
     def noted(self: SamplerTraining, arch: Any, batch: Any) -> float:
+        training = self._model.training
         asked.append((arch, accuracy(self, arch, batch)))
-        assert not self._model.training
+        assert self._model.training == training
         return asked[-1][1]
 
     monkeypatch.setattr(SamplerTraining, 'accuracy', noted)
@@ -153,7 +193,7 @@ def test_rewards_are_what_a_validation_gives(tmp_path: Path, monkeypatch: pytest
     config.train_dataloader.drop_last = False
     runner = Runner.from_cfg(config)
     runner.train()
-    assert len(asked) == 6
+    assert len(asked) == 7  # the first tries the metric
     config.optim_wrapper.optimizer.lr = 0.0
     config.work_dir, config.experiment_name = str(tmp_path / 'still'), 'still'
     config.param_scheduler = None
@@ -244,6 +284,11 @@ def test_resuming_with_another_sampler_is_refused(tmp_path: Path) -> None:
         ),
         (dict(train_cfg=dict(sampler=UNIFORM)), 'only a sampler that learns can be trained, but the loop has Unif'),
         (
+            dict(custom_hooks=[{**HOOK, 'metric': 'accuracy/top7'}]),
+            '`metric` is accuracy/top7; the evaluator gives',
+        ),
+        (dict(custom_hooks=[{**HOOK, 'scale': None}]), '`scale` should be a number, but got None'),
+        (
             dict(val_dataloader=None, val_evaluator=None, val_cfg=None),
             'vitnas.SamplerTrainHook needs val_dataloader and val_evaluator',
         ),
@@ -252,7 +297,7 @@ def test_resuming_with_another_sampler_is_refused(tmp_path: Path) -> None:
             'learns from the largest architecture, which FocusSampler does not draw first',
         ),
     ],
-    ids=['numbers', 'uniform', 'no images', 'rule'],
+    ids=['numbers', 'uniform', 'metric', 'scale', 'no images', 'rule'],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, change: dict, words: str) -> None:
     config = focus_config(tmp_path)
@@ -281,6 +326,39 @@ def test_a_sampler_loop_needs_a_supernet_and_iterations(tmp_path: Path) -> None:
         Runner.from_cfg(sampler_config(tmp_path, 'x.pth', max_iters=0)).train()
     with pytest.raises(VitnasError, match='only a sampler that learns can be trained'):
         Runner.from_cfg(sampler_config(tmp_path, 'x.pth', sampler=UNIFORM)).train()
+    nothing = sampler_config(tmp_path / 'nothing', None)
+    nothing.resume = True
+    with pytest.raises(VitnasError, match='there is nothing to resume in .*: give the supernet as load_from'):
+        Runner.from_cfg(nothing).train()
+
+
+def test_mistakes_of_a_sampler_loop(tmp_path: Path) -> None:
+    train(supernet_config(tmp_path / 'supernet', UNIFORM, max_epochs=1))
+    supernet = str(tmp_path / 'supernet' / 'epoch_1.pth')
+    train(sampler_config(tmp_path / 'run', supernet))
+    fewer = sampler_config(tmp_path / 'run', None, max_iters=4)
+    fewer.resume = True
+    with pytest.raises(VitnasError, match='`max_iters` is 4, but 6 iterations are done already'):
+        Runner.from_cfg(fewer).train()
+    for hook, words in (
+        (HOOK, 'the sampler is trained twice: take vitnas.SamplerTrainHook out of custom_hooks'),
+        (dict(type='vitnas.ProgressiveLearningHook', start=16, end=32, step=8), 'needs a loop that trains on images'),
+    ):
+        config = sampler_config(tmp_path / 'two', supernet)
+        config.val_dataloader, config.val_cfg = config.train_dataloader, dict()
+        config.val_evaluator = dict(type='mmpretrain.Accuracy', topk=(1,))
+        config.custom_hooks = [hook]
+        with pytest.raises(VitnasError, match=words):
+            Runner.from_cfg(config).train()
+
+
+def test_a_metric_of_all_images_is_refused(tmp_path: Path) -> None:
+    import mmdet.evaluation  # noqa: F401
+
+    config = focus_config(tmp_path)
+    config.val_evaluator = dict(type='mmdet.CocoMetric')
+    with pytest.raises(VitnasError, match='the score of a mini-batch, but CocoMetric scores all images of its annot'):
+        Runner.from_cfg(config).train()
 
 
 def test_without_the_hook_it_stays_as_it_began(tmp_path: Path) -> None:

@@ -86,6 +86,13 @@ def test_images_of_another_size_are_refused(tmp_path: Path) -> None:
         Runner.from_cfg(config).train()
 
 
+def test_sizes_between_patches_are_refused(tmp_path: Path) -> None:
+    config = supernet_config(tmp_path, UNIFORM, max_epochs=1)
+    config.custom_hooks = [dict(type='vitnas.ProgressiveLearningHook', start=16, end=32, step=4)]
+    with pytest.raises(VitnasError, match='should be multiples of the patch size, 8, but got 16 and 4'):
+        Runner.from_cfg(config).train()
+
+
 def test_other_tasks_are_refused() -> None:
     from mmengine.structures import BaseDataElement
 

@@ -31,13 +31,20 @@ def reward(sampler: FocusSampler, arch: Arch, budget: float) -> float:
     return accuracy(arch) - BETA * abs(budget / price(arch).macs - 1)
 
 
+def shares(sampler: FocusSampler) -> dict[float, float]:
+    """How likely each budget of the grid is: B is uniform over the range and rounded to the nearest."""
+    grid = sampler.grid.tolist()
+    edges = [grid[0], *((a + b) / 2 for a, b in zip(grid, grid[1:])), grid[-1]]
+    return {b: (right - left) / (grid[-1] - grid[0]) for b, left, right in zip(grid, edges, edges[1:])}
+
+
 def objective(sampler: FocusSampler, archs: list[Arch], entropy: float) -> torch.Tensor:
-    """Eq. 6, enumerated: budgets are equally likely; and the entropy of π, which an option adds."""
+    """Eq. 6, enumerated; and the entropy of π, which an option adds."""
     total: Any = 0.0
-    for budget in sampler.grid.tolist():
+    for budget, share in shares(sampler).items():
         logs = sampler.log_prob([budget] * len(archs), archs)
         rewards = torch.tensor([reward(sampler, arch, budget) for arch in archs], dtype=torch.float64)
-        total = total + (logs.exp() * (rewards - entropy * logs)).sum() / len(sampler.grid)
+        total = total + share * (logs.exp() * (rewards - entropy * logs)).sum()
     return total
 
 
@@ -45,6 +52,12 @@ def gradient(sampler: FocusSampler, value: torch.Tensor) -> torch.Tensor:
     parameters = list(sampler.policy.parameters())
     grads = torch.autograd.grad(value, parameters, allow_unused=True)
     return torch.cat([(torch.zeros_like(p) if grad is None else grad).flatten() for p, grad in zip(parameters, grads)])
+
+
+def gradients(sampler: FocusSampler) -> torch.Tensor:
+    """Those of the last step; a head that no architecture of it needed has none."""
+    parameters = sampler.policy.parameters()
+    return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in parameters])
 
 
 def tiny() -> FocusSampler:
@@ -63,12 +76,12 @@ def test_the_expected_gradient_is_that_of_the_expected_reward(entropy: float) ->
     wanted = gradient(sampler, objective(sampler, archs, entropy))
     found = torch.zeros_like(wanted)
     codes = torch.from_numpy(np.stack([sampler.space.encode(arch) for arch in archs]))
-    for budget in sampler.grid.tolist():
+    for budget, share in shares(sampler).items():
         for i, arch in enumerate(archs):
             log_prob, way = sampler.policy.log_prob(sampler._places([budget]), codes[i : i + 1])
-            rewards = torch.tensor([reward(sampler, arch, budget)], dtype=torch.float64)
-            one = -gradient(sampler, reinforce.loss(rewards, log_prob, way))
-            found += one * log_prob.detach().exp() / len(sampler.grid)
+            earned = reward(sampler, arch, budget) + entropy * way.detach()
+            one = -gradient(sampler, reinforce.loss(earned, log_prob, way))
+            found += share * one * log_prob.detach().exp()
     torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12)
 
 
@@ -103,9 +116,24 @@ def test_a_baseline_has_less_noise() -> None:
         seen = []
         for i in range(200):
             reinforce.step(np.random.default_rng(i), lambda arch: 0.8 + 0.01 * accuracy(arch))
-            seen.append(torch.cat([p.grad.flatten() for p in sampler.policy.parameters()]))
+            seen.append(gradients(sampler))
         noise[decay] = torch.stack(seen[50:]).std(0).norm()
     assert noise[0.9] < 0.2 * noise[None]
+
+
+def test_the_entropy_bonus_is_under_the_baseline() -> None:
+    """Or it brings back the noise that the baseline takes away: a long way has an entropy of many nats."""
+    noise = {}
+    for entropy in (0.0, 0.01):
+        sampler = FocusSampler(32, step=1e5)
+        sampler.bind(SPACES['autoformer-tiny'], price, 0)
+        reinforce = Reinforce(sampler, dict(type='SGD', lr=0.0), num_archs=8, baseline=0.9, entropy=entropy)
+        seen = []
+        for i in range(60):
+            reinforce.step(np.random.default_rng(i), lambda arch: 0.8 + 0.02 * accuracy(arch))
+            seen.append(gradients(sampler))
+        noise[entropy] = torch.stack(seen[20:]).std(0).norm()
+    assert noise[0.01] < 2 * noise[0.0]
 
 
 def test_averages_are_one_a_budget_and_go_with_the_state() -> None:
@@ -123,7 +151,9 @@ def test_averages_are_one_a_budget_and_go_with_the_state() -> None:
 @pytest.mark.parametrize(
     ('settings', 'words'),
     [
-        (dict(beta=-1), '`beta` and `entropy` should be at least 0, but got -1 and 0.0'),
+        (dict(beta=-1), '`beta` should be a number of at least 0, but got -1'),
+        (dict(beta='high'), "`beta` should be a number of at least 0, but got 'high'"),
+        (dict(entropy=float('nan')), '`entropy` should be a number of at least 0, but got nan'),
         (dict(num_archs=0), '`num_archs` should be a whole number above 0, but got 0'),
         (dict(baseline=1.0), '`baseline` should be a decay from 0 to less than 1, or None, but got 1.0'),
     ],

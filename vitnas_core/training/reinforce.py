@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -55,8 +56,9 @@ class Reinforce:
         baseline: float | None = None,
         entropy: float = 0.0,
     ) -> None:
-        if beta < 0 or entropy < 0:
-            raise VitnasError(f'`beta` and `entropy` should be at least 0, but got {beta!r} and {entropy!r}')
+        for name, value in (('beta', beta), ('entropy', entropy)):
+            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+                raise VitnasError(f'`{name}` should be a number of at least 0, but got {value!r}')
         if type(num_archs) is not int or num_archs < 1:
             raise VitnasError(f'`num_archs` should be a whole number above 0, but got {num_archs!r}')
         if baseline is not None and not 0 <= baseline < 1:
@@ -65,7 +67,7 @@ class Reinforce:
         self.decay, self.entropy = baseline, entropy
         self.optimizer = OPTIMIZERS.build({**optimizer, 'params': list(sampler.policy.parameters())})
         self.averages = torch.zeros(len(sampler.grid), dtype=torch.float64)
-        self.counts = torch.zeros(len(sampler.grid), dtype=torch.int64)
+        self.drawn = torch.zeros(len(sampler.grid), dtype=torch.bool)
 
     def step(self, rng: np.random.Generator, accuracy: Callable[[Arch], float]) -> dict[str, float]:
         """One iteration: draw budgets and architectures, reward them, update θ.
@@ -82,7 +84,9 @@ class Reinforce:
         misses = [abs(b / self.sampler.price(arch).macs - 1) for b, arch in zip(budgets, drawn.archs)]
         accuracies = [accuracy(arch) for arch in drawn.archs]
         rewards = torch.tensor([a - self.beta * miss for a, miss in zip(accuracies, misses)], dtype=torch.float64)
-        loss = self.loss(self._advantages(budgets, rewards), drawn.log_probs, drawn.entropies)
+        # The way to an architecture is also judged by the entropy that is met on it, under the same baseline.
+        advantages = self._advantages(budgets, rewards + self.entropy * drawn.entropies.detach())
+        loss = self.loss(advantages, drawn.log_probs, drawn.entropies)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -94,35 +98,30 @@ class Reinforce:
         }
 
     def loss(self, advantages: Tensor, log_probs: Tensor, entropies: Tensor) -> Tensor:
-        """What is descended: its gradient is −E[R ∇ log π] of the draws, and that of the entropy bonus.
-
-        The bonus of the decisions on the way to a draw has two parts: how the entropies change, and how likely the
-        way is on which they are met.
-        """
-        bonus = entropies + entropies.detach() * log_probs if self.entropy else 0.0
-        return -(advantages * log_probs + self.entropy * bonus).mean()
+        """What is descended: its gradient is −E[R ∇ log π] of the draws, less that of the entropy bonus."""
+        return -(advantages * log_probs + self.entropy * entropies).mean()
 
     def _advantages(self, budgets: list[float], rewards: Tensor) -> Tensor:
-        """Rewards less the average that their budgets had before; then the averages move on."""
+        """What was earned less the average that its budget had before; then the averages move on."""
         if self.decay is None:
             return rewards
         places = torch.tensor([self.sampler.grid_index(budget) for budget in budgets])
-        before = torch.where(self.counts[places] == 0, rewards, self.averages[places])  # 0: was never drawn
+        before = torch.where(self.drawn[places], self.averages[places], rewards)
         for place, reward in zip(places.tolist(), rewards):
-            decay = self.decay if self.counts[place] else 0.0
+            decay = self.decay if self.drawn[place] else 0.0
             self.averages[place] = decay * self.averages[place] + (1 - decay) * reward
-            self.counts[place] += 1
+            self.drawn[place] = True
         return rewards - before
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizer and the averages; θ is the sampler's."""
-        averages = {'averages': self.averages.clone(), 'counts': self.counts.clone()}
+        averages = {'averages': self.averages.clone(), 'drawn': self.drawn.clone()}
         return {'optimizer': self.optimizer.state_dict(), **averages}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
         self.optimizer.load_state_dict(state['optimizer'])
-        self.averages, self.counts = state['averages'].to(self.averages), state['counts'].to(self.counts)
+        self.averages, self.drawn = state['averages'].to(self.averages), state['drawn'].to(self.drawn)
 
 
 class SamplerTraining:
@@ -142,7 +141,7 @@ class SamplerTraining:
 
     Attributes:
         iterations (int): How many iterations are done.
-        rounds (int): How often :class:`~vitnas_core.training.hooks.SamplerTrainHook` was due, which counts them.
+        last (int): Before which epoch or iteration of the supernet the last ones were done; -1 for none.
 
     Raises:
         VitnasError: The sampler cannot be trained, the images are the test set's, or a setting is out of range.
@@ -163,31 +162,45 @@ class SamplerTraining:
                 f'only a sampler that learns can be trained, but the loop has {type(sampler).__name__}; give it '
                 f'sampler=dict(type="vitnas.FocusSampler", …)'
             )
+        if sampler.training is not None:
+            raise VitnasError('the sampler is trained twice: take vitnas.SamplerTrainHook out of custom_hooks')
+        if isinstance(scale, bool) or not isinstance(scale, (int, float)):
+            raise VitnasError(f'`scale` should be a number, but got {scale!r}')
         check_not_test_set(dataloader, getattr(runner, '_test_dataloader', None), "the sampler's training")
         self.runner, self.reinforce = runner, Reinforce(sampler, **settings)
         self.metric, self.scale = metric, scale
-        self.iterations = self.rounds = 0
+        self.iterations, self.last = 0, -1
         sampler.training = self
         self._model = unwrap(runner.model)
         self._backbone = elastic_backbone(self._model)
         # Shuffled, whatever the config says: a hold-out set is often sorted by class. Workers end with a training.
         data = {name: value for name, value in dataloader.items() if name not in ('sampler', 'batch_sampler')}
-        data.update(sampler=dict(type='DefaultSampler', shuffle=True), persistent_workers=False)
+        data.update(sampler=dict(type='DefaultSampler', shuffle=True), persistent_workers=False, drop_last=True)
         built = Runner.build_dataloader(data, seed=run_seed(runner))
+        if not len(built):  # fewer images than a batch
+            built = Runner.build_dataloader({**data, 'drop_last': False}, seed=run_seed(runner))
         self.dataloader = seeded_loader(built)
         self._evaluator: Evaluator = runner.build_evaluator(evaluator)
         self._evaluator.dataset_meta = getattr(built.dataset, 'metainfo', None)
         self._step = make_step(self._model, self._evaluator)
+        _check_batchwise(self._evaluator)
+
+    def check(self) -> None:
+        """Score the active architecture once, so that a wrong metric is not found after many epochs."""
+        self.accuracy(self._backbone.arch, self._step.prepare(next(self._read())))
 
     @torch.no_grad()
     def accuracy(self, arch: Arch, batch: Any) -> float:
         """The metric of an architecture on one mini-batch, from 0 to 1, the mean over ranks."""
+        training = self._model.training
+        self._model.eval()
         self._backbone.set_arch(arch)
         clear_results(self._evaluator)
         self._step.run(batch)
         self.metric, value = metric_value(self._evaluator, self.metric)
         clear_results(self._evaluator)
-        found = torch.tensor(max(value, 0.0) * self.scale, dtype=torch.float64)
+        self._model.train(training)
+        found = torch.tensor(value * self.scale if math.isfinite(value) else 0.0, dtype=torch.float64)
         all_reduce(found, 'mean')
         return found.item()
 
@@ -195,10 +208,7 @@ class SamplerTraining:
         """Train for so many iterations; what each of them measured."""
         for loaded in islice(self._read(), iterations):
             rng = np.random.default_rng([run_seed(self.runner), self.iterations, 0, _KEY])
-            batch, training = self._step.prepare(loaded), self._model.training
-            self._model.eval()
-            measured = self.reinforce.step(rng, partial(self.accuracy, batch=batch))
-            self._model.train(training)
+            measured = self.reinforce.step(rng, partial(self.accuracy, batch=self._step.prepare(loaded)))
             self.iterations += 1
             yield measured
 
@@ -214,9 +224,23 @@ class SamplerTraining:
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizer, the averages, and how far the training is."""
-        return {**self.reinforce.state_dict(), 'iterations': self.iterations, 'rounds': self.rounds}
+        return {**self.reinforce.state_dict(), 'iterations': self.iterations, 'last': self.last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
         self.reinforce.load_state_dict(state)
-        self.iterations, self.rounds = int(state['iterations']), int(state['rounds'])
+        self.iterations, self.last = int(state['iterations']), int(state['last'])
+
+
+def _check_batchwise(evaluator: Evaluator) -> None:
+    """Refuse metrics that score a fixed set of images, of which a mini-batch is only a part.
+
+    Raises:
+        VitnasError: A metric is COCO's, which counts the objects of all images of its annotations.
+    """
+    for metric in evaluator.metrics:
+        if hasattr(metric, '_coco_api'):
+            raise VitnasError(
+                f'a reward is the score of a mini-batch, but {type(metric).__name__} scores all images of its '
+                f'annotations; give a metric that is a mean over images'
+            )

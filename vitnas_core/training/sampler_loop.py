@@ -81,15 +81,20 @@ class SamplerTrainLoop(BaseLoop):
     def run(self) -> nn.Module:
         """Train the sampler."""
         runner = self.runner
+        if not runner._has_loaded:
+            raise VitnasError(f'there is nothing to resume in {runner.work_dir}: give the supernet as load_from')
+        if self._iter > self._max_iters:
+            raise VitnasError(f'`max_iters` is {self._max_iters}, but {self._iter} iterations are done already')
         if not runner._resume:
             load_weights(unwrap(runner.model), runner._load_from)  # strictly: no reward of weights that are half random
         runner.call_hook('before_train')
         runner.call_hook('before_train_epoch')
-        runner.call_hook('before_train_iter', batch_idx=self._iter, data_batch=None)
-        for measured in self.training.run(self._max_iters - self._iter):
+        iterations = self.training.run(self._max_iters - self._iter)
+        while self._iter < self._max_iters:
+            runner.call_hook('before_train_iter', batch_idx=self._iter, data_batch=None)
+            measured = next(iterations)
             runner.call_hook('after_train_iter', batch_idx=self._iter, data_batch=None, outputs=measured)
             self._iter += 1
-            runner.call_hook('before_train_iter', batch_idx=self._iter, data_batch=None)
         runner.call_hook('after_train_epoch')
         runner.call_hook('after_train')
         return runner.model

@@ -126,13 +126,14 @@ def under_budgets(supernet: Supernet, candidates: Sequence[Candidate], budgets: 
 
     Returns:
         ``accuracy_<i>`` on the test images, ``holdout_<i>`` and ``macs_<i>`` of the best candidate under the i-th
-        budget, from 1; ``evaluations``, and their ``seconds``.
+        budget, from 1; ``evaluations``, and their ``search_seconds``.
 
     Raises:
         VitnasError: No candidate is within a budget.
     """
     scorer = supernet.scorer(supernet.config.test_dataloader)
-    measures: dict[str, float] = {'evaluations': len(candidates), 'seconds': sum(c.seconds for c in candidates)}
+    spent = sum(candidate.seconds for candidate in candidates)
+    measures: dict[str, float] = {'evaluations': len(candidates), 'search_seconds': spent}
     for i, budget in enumerate(budgets, 1):
         within = ranked(candidate for candidate in candidates if candidate.cost['macs'] <= budget)
         if not within:

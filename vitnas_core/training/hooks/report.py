@@ -77,7 +77,7 @@ class SupernetReportHook(Hook):
 
     def _report(self, runner: Runner, epoch: int, step: int) -> None:
         rows: list[Row] = []
-        with _averaged_weights(runner):
+        with averaged_weights(runner):
             results = _evaluate(runner, self.archs)
         for name, (metrics, cost) in results.items():
             same = dict(epoch=epoch, iter=step, name=name, macs=cost.macs, params=cost.params)
@@ -129,7 +129,7 @@ def _image_size(model: Any, batch: Any) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def _averaged_weights(runner: Runner) -> Iterator[None]:
+def averaged_weights(runner: Runner) -> Iterator[None]:
     """Put the averaged weights in place meanwhile, as the val loop's hooks do."""
     averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook) and hook._ema_started(runner)]
     for hook in averages:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 from mmengine.hooks import Hook
-from mmengine.runner import Runner
+from mmengine.runner import BaseLoop, Runner
 
 from ...errors import CheckpointError, VitnasError
 from ...registry import HOOKS
 from ..reinforce import SamplerTraining
 from ..samplers import ArchSampler
 from ..samplers.base import SAMPLER
+from .report import averaged_weights
 
 
 class SamplerStateHook(Hook):
@@ -59,7 +60,8 @@ class SamplerTrainHook(Hook):
         iterations: K: iterations of one training (Alg. 2). Defaults to 100, as in the paper.
         **training: Arguments of :class:`~vitnas_core.training.reinforce.SamplerTraining` but for the data:
             ``optimizer`` and more. Rewards come from the images of ``val_dataloader``, the hold-out part of the
-            training set, in batches of the supernet's size, by ``val_evaluator``.
+            training set, in batches of the supernet's size, by ``val_evaluator``; averaged weights (``EMAHook``)
+            are used where there are any.
 
     Raises:
         VitnasError: A number is out of range; when the training starts: the loop's sampler does not learn, there
@@ -75,7 +77,9 @@ class SamplerTrainHook(Hook):
         self.interval, self.iterations, self._settings = interval, iterations, training
 
     def before_run(self, runner: Runner) -> None:
-        """Build the training, before a checkpoint is loaded into it."""
+        """Build the training, before a checkpoint is loaded into it; a test or a validation has none."""
+        if not isinstance(runner._train_loop, BaseLoop) or hasattr(self, 'training'):
+            return
         images, evaluator = runner.cfg.get('val_dataloader'), runner.cfg.get('val_evaluator')
         if images is None or evaluator is None:
             raise VitnasError('vitnas.SamplerTrainHook needs val_dataloader and val_evaluator, where rewards come from')
@@ -85,22 +89,27 @@ class SamplerTrainHook(Hook):
         self.training = SamplerTraining(runner, sampler, images, copy.deepcopy(evaluator), **self._settings)
         self.by_epoch = getattr(runner.train_loop, 'by_epoch', True)
 
+    def before_train(self, runner: Runner) -> None:
+        """Try the metric, which is first needed after many epochs."""
+        self.training.check()
+
     def before_train_epoch(self, runner: Runner) -> None:
         """Train where it is due by epochs."""
         if self.by_epoch:
-            self._train(runner, (runner.epoch + 1) // self.interval)
+            self._train(runner, runner.epoch)
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
         """Train where it is due by iterations."""
         if not self.by_epoch:
-            self._train(runner, (runner.iter + 1) // self.interval)
+            self._train(runner, runner.iter)
 
-    def _train(self, runner: Runner, due: int) -> None:
-        """Train if it was not done yet: a supernet's training resumed inside an epoch has done that epoch's."""
-        if self.training.rounds >= due:
+    def _train(self, runner: Runner, now: int) -> None:
+        """Train where it is due and not done yet: what is resumed inside an epoch has done that epoch's."""
+        if (now + 1) % self.interval or now == self.training.last:
             return
-        self.training.rounds = due
-        measured = list(self.training.run(self.iterations))
+        self.training.last = now
+        with averaged_weights(runner):
+            measured = list(self.training.run(self.iterations))
         means = {name: float(np.mean([one[name] for one in measured])) for name in measured[0]}
         runner.visualizer.add_scalars({f'sampler/{name}': value for name, value in means.items()}, step=runner.iter)
         words = ', '.join(f'{name} {value:.4f}' for name, value in means.items())

@@ -93,14 +93,15 @@ class FocusSampler(ArchSampler):
         self.space = space
         self.price = lru_cache(_PRICED)(lambda arch: price(arch, self.input_size, self.num_classes))
         self.low, self.high = reachable_range(space, self.price, 'macs')
-        inner = range(math.floor(self.low / self.step) + 1, math.ceil(self.high / self.step))
+        # Half a step from the ends, as those have embeddings of their own and are to be drawn often enough.
+        inner = range(math.ceil(self.low / self.step + 0.5), math.floor(self.high / self.step - 0.5) + 1)
         if len(inner) > _MOST_BUDGETS:
             raise VitnasError(
                 f'`step` of vitnas.FocusSampler is {self.step:g} MACs, which gives {len(inner)} budgets from '
                 f'{self.low:.4g} to {self.high:.4g}; give a larger one'
             )
         self.grid = np.unique([self.low, *(self.step * number for number in inner), self.high])
-        """The budgets that have an embedding: the multiples of the step within the range, and its ends."""
+        """The budgets that have an embedding: the ends of the range, and the multiples of the step between them."""
         self.policy = BudgetPolicy(space, len(self.grid), self.width, torch.Generator().manual_seed(seed))
 
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
@@ -111,8 +112,8 @@ class FocusSampler(ArchSampler):
             return self.draw(self.draw_budgets(1, rng), rng).archs
 
     def draw_budgets(self, num: int, rng: np.random.Generator) -> list[float]:
-        """Budgets of the grid, each equally likely."""
-        return self.grid[rng.integers(len(self.grid), size=num)].tolist()
+        """Budgets B ~ U(lowest, highest), each rounded to the nearest of the grid."""
+        return [float(self.grid[self.grid_index(b)]) for b in rng.uniform(self.low, self.high, num)]
 
     def draw(self, budgets: Sequence[float], rng: np.random.Generator) -> Draws:
         """One architecture of π(B) for each budget, in one batch.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from ...errors import VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
-from .base import ArchSampler
+from .base import ArchSampler, Price
 
 
 @ARCH_SAMPLERS.register_module()
@@ -33,6 +36,18 @@ class WarmUpSampler(ArchSampler):
             )
         self.fraction = fraction
         self.num_archs, self.largest_first = self.sampler.num_archs, self.sampler.largest_first
+
+    def bind(self, space: SearchSpace, price: Price, seed: int) -> None:
+        """The wrapped sampler's."""
+        self.sampler.bind(space, price, seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The wrapped sampler's."""
+        return self.sampler.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any], resume: bool = False) -> None:
+        """The wrapped sampler's."""
+        self.sampler.load_state_dict(state, resume)
 
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
         """What the wrapped sampler draws of the part that is open."""

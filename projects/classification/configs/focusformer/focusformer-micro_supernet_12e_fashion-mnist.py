@@ -2,8 +2,8 @@
 
 _base_ = ['../../../../configs/supernets/focusformer.py', '../../../../configs/_base_/datasets/fashion_mnist.py']
 
-# The first 5,000 training images, 100 of each class held out.
-subset = dict(per_class=100, dataset=dict(indices=5000))
+# The first 4,500 training images, 50 of each class held out.
+subset = dict(per_class=50, dataset=dict(indices=4500))
 train_dataloader = dict(batch_size=32, dataset=subset)
 val_dataloader = dict(dataset=subset)
 
