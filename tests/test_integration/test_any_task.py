@@ -117,3 +117,39 @@ def test_a_segmentor_is_trained_and_searched(tmp_path: Path, streets: Path, name
     )
     runner._val_loop = loop
     assert loop.run()['mIoU'] == pytest.approx(best['score'], abs=1e-6)
+
+
+def test_a_segmentor_is_trained_and_searched_with_a_learned_sampler(
+    tmp_path: Path, streets: Path, capfd: pytest.CaptureFixture
+) -> None:
+    family = FAMILIES['autoformer-conditional']
+    cfg = config(tmp_path / 'supernet', streets, family, workers=0)
+    sampler = dict(type='vitnas.FocusSampler', input_size=64, step=2e6, width=16)
+    cfg.train_cfg.sampler, cfg.train_cfg.rule = sampler, dict(type='vitnas.SinglePath')
+    training = dict(interval=4, iterations=3, metric='mIoU', optimizer=dict(type='AdamW', lr=5e-3))
+    cfg.custom_hooks = [dict(type='vitnas.SamplerTrainHook', **training)]
+    cfg.val_dataloader.batch_size, cfg.log_level = 2, 'INFO'
+    runner = Runner.from_cfg(cfg)
+    runner.train()
+    learned = runner.train_loop.sampler
+    assert learned.training.iterations == 6
+    shown = ''.join(capfd.readouterr())
+    assert 'Sampler: 6 iterations' in shown and shown.count('| bright |') == 1  # the table of the validation only
+
+    cfg = config(tmp_path / 'search', streets, family, 0, load_from=str(tmp_path / 'supernet/iter_8.pth'))
+    budget = (learned.low + learned.high) / 2
+    cfg.train_cfg = dict(
+        type='vitnas.SamplerSearchLoop',
+        sampler=sampler,
+        budgets=budget,
+        num_candidates=3,
+        evaluator=dict(type='IoUMetric'),
+        metric='mIoU',
+    )
+    cfg.train_dataloader = cfg.val_dataloader
+    cfg.val_dataloader = cfg.val_cfg = cfg.val_evaluator = None
+    cfg.custom_hooks = []
+    search = Runner.from_cfg(cfg)
+    search.train()
+    history = search.train_loop.history
+    assert len(history) == 3 and all(c.cost['macs'] <= budget and 0 <= c.score <= 100 for c in history)
