@@ -1,4 +1,4 @@
-"""Train a micro FocusFormer supernet on the embedded digits, with its sampler; two minutes on two cores."""
+"""Train a micro FocusFormer supernet on the embedded digits, with its sampler; about three minutes on two cores."""
 
 _base_ = ['../../../../configs/supernets/focusformer.py', '../../../../configs/_base_/datasets/digits.py']
 
