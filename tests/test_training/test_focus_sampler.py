@@ -62,7 +62,7 @@ def test_draws_are_of_the_space_the_generator_and_their_probability(name: str) -
     assert sampler.sample(space, np.random.default_rng(0), 0.5)[0] in space
 
 
-def check_exact(sampler: FocusSampler) -> None:
+def assert_exact(sampler: FocusSampler) -> None:
     """Probabilities sum to one, and entropies on the way average to the entropy."""
     archs = list(sampler.space.iterate())
     for budget in (sampler.low, (sampler.low + sampler.high) / 2):
@@ -76,7 +76,7 @@ def check_exact(sampler: FocusSampler) -> None:
 
 @pytest.mark.parametrize('name', [*SMALL_SPACES, 'autoformer-test'])
 def test_it_is_a_distribution_and_its_entropy_is_right(name: str) -> None:
-    check_exact(make(ALL[name]))
+    assert_exact(make(ALL[name]))
 
 
 _options = st.lists(st.integers(0, 20), min_size=1, max_size=3, unique=True).map(sorted)
@@ -92,7 +92,7 @@ def test_it_is_a_distribution_over_any_grammar(stages: list, seed: int) -> None:
     for width, k, count, free in stages:
         absent = dict(depth=count, optional=list(range(count))) if free else dict(depth=[0, count] if count else 0)
         read.append(dict(width=width, block=dict(k=k), **absent))
-    check_exact(make(SearchSpace.from_dict(dict(family='toy', stages=read)), seed=seed))
+    assert_exact(make(SearchSpace.from_dict(dict(family='toy', stages=read)), seed=seed))
 
 
 def test_draws_come_as_often_as_their_probability() -> None:
@@ -120,7 +120,7 @@ def test_the_budget_is_heard_from_the_start() -> None:
     sampler.bind(SPACES['autoformer-tiny'], price, 0)
     arch = sampler.space.largest()
     logs = sampler.log_prob(sampler.grid.tolist(), [arch] * len(sampler.grid))
-    assert logs.std() > 0.03  # with embeddings in ±0.1 it is 0.005
+    assert logs.std() > 0.03  # with all weights in ±0.1 it is 0.003
 
 
 def test_budgets_are_the_ends_and_the_multiples_between_drawn_uniformly() -> None:

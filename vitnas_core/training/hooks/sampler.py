@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ class SamplerStateHook(Hook):
         except CheckpointError as err:
             if runner._resume:
                 raise
-            runner.logger.log(logging.WARNING, f'Sampler: begins untrained: {err}')
+            runner.logger.warning(f'Sampler: begins untrained: {err}')
 
 
 @HOOKS.register_module()

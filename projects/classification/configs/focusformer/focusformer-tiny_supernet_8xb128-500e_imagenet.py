@@ -10,7 +10,9 @@ _base_ = [
 ]
 
 train_dataloader = dict(sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True))  # no repeated augmentation
-optim_wrapper = dict(paramwise_cfg=dict(custom_keys=dict(peg=dict(decay_mult=0.0))))  # as CPVT's code
+optim_wrapper = dict(
+    paramwise_cfg=dict(custom_keys=dict(peg=dict(decay_mult=0.0)))
+)  # as in Twins, of the same encoding
 custom_hooks = [
     dict(type='vitnas.SupernetReportHook', interval=25, num_random=3),
     dict(
