@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vitnas_core import zoo
-from vitnas_core.backbones import AutoFormer, ElasticBackbone
+from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone
 from vitnas_core.spaces import SearchSpace
 
 
@@ -72,6 +72,26 @@ FAMILIES: dict[str, Family] = {
 FAMILIES['autoformer-conditional'] = replace(
     FAMILIES['autoformer'], settings=dict(img_size=32, patch_size=8, position='conditional', reach=2)
 )
+FAMILIES['s3'] = Family(
+    S3,
+    _space(
+        's3',
+        dict(embed_dim=[24, 32], depth=[1, 2], block=dict(num_heads=[1, 2], mlp_ratio=[2.0], window_size=[2, 3])),
+        dict(embed_dim=[40, 48], depth=[1, 3], block=dict(num_heads=[1, 2], mlp_ratio=[1.5, 2.0], window_size=[3])),
+    ),
+    settings=dict(img_size=32, patch_size=4),
+    stride=8,
+    regularisers=(dict(drop_path_rate=0.5), dict(attn_drop_rate=0.5)),
+    misfits=(
+        (lambda d: d['stages'][1].update(embed_dim=64), 'stages[1].embed_dim is 64'),
+        (lambda d: d['stages'][0]['blocks'][1].update(num_heads=4), 'stages[0].blocks[1].num_heads is 4'),
+        (lambda d: d['stages'][0]['blocks'][0].update(mlp_ratio=3.0), 'stages[0].blocks[0].mlp_ratio is 3.0'),
+        (lambda d: d['stages'][1]['blocks'][2].update(window_size=4), 'stages[1].blocks[2].window_size is 4'),
+        (lambda d: d['stages'][0]['blocks'].extend(d['stages'][0]['blocks']), 'stages[0].blocks has 4 entries'),
+        (lambda d: d['stages'].pop(), 'stages has 1 entries'),
+    ),
+)
+FAMILIES['s3-per-window'] = replace(FAMILIES['s3'], settings=dict(img_size=32, patch_size=4, bias='per-window'))
 
 _TENTHS = [i / 10 for i in range(1, 11)]
 
@@ -118,15 +138,9 @@ def _nasvit() -> SearchSpace:
     return _space('nasvit', *rows, resolution=[192, 224, 256, 288])
 
 
-def _s3() -> SearchSpace:
-    block = dict(num_heads=[7, 8, 9], mlp_ratio=[3.0, 3.5, 4.0], window_size=[7, 14])
-    return _space('s3', *[dict(embed_dim=[224, 256, 288], depth=[2, 3, 4], block=block)] * 4)
-
-
 # The grammars of all six families (DESIGN: "the grammar, on the six families"), as their papers print
 # them; those of families without a backbone yet are held here and move to the zoo with it.
 GRAMMARS: dict[str, SearchSpace] = {
-    's3': _s3(),
     'vit_res': _vit_res(),
     'nasvit': _nasvit(),
     'vitas_deit': _deit(free=False),

@@ -21,7 +21,7 @@ from vitnas_core.datasets.checks import check_not_test_set
 from vitnas_core.launch import make_runner, read_config
 from vitnas_core.models import fill_channels, fixed_config
 from vitnas_core.registry import ARCH_SAMPLERS, LOOPS
-from vitnas_core.search import SearchLoop
+from vitnas_core.search import SearchLoop, SpaceSearch
 from vitnas_core.spaces import Arch
 from vitnas_core.training.samplers import ArchSampler
 from vitnas_core.training.samplers.base import SAMPLER
@@ -36,7 +36,7 @@ CLASSIFICATION = sorted(stem for stem, path in CONFIGS.items() if 'classificatio
 
 # DESIGN: {method}-{size}_{stage}_{setting}_{dataset}.py, parts joined by _, words inside a part by -.
 NAME = re.compile(
-    r'(?P<method>[a-z0-9]+(-[a-z0-9]+)*)_(?P<stage>supernet|sampler|search|retrain|finetune)'
+    r'(?P<method>[a-z0-9]+(-[a-z0-9]+)*)_(?P<stage>space|supernet|sampler|search|retrain|finetune)'
     r'_(?P<setting>[a-z0-9.]+(-[a-z0-9.]+)*)_(?P<dataset>[a-z0-9]+(-[a-z0-9]+)*)'
 )
 SETTING = re.compile(r'((?P<gpus>\d+)xb(?P<batch>\d+)-)?((?P<epochs>\d+)e|(?P<iters>\d+)i)')
@@ -79,6 +79,10 @@ def is_search(cfg: Config) -> bool:
     return issubclass(LOOPS.get(cfg.train_cfg.get('type', 'EpochBasedTrainLoop')), SearchLoop)
 
 
+def is_space_search(cfg: Config) -> bool:
+    return cfg.get('runner_type') == 'vitnas.SpaceSearch'
+
+
 def source_of(path: str) -> Config:
     """The config in whose work dir a file lies."""
     stem = Path(path).parts[1]
@@ -97,15 +101,15 @@ def provide_files(cfg: Config) -> dict[Path, dict[str, torch.Tensor]]:
     for text in wanted:
         source, path = source_of(text), Path(text)
         path.parent.mkdir(parents=True, exist_ok=True)
-        smallest = zoo.load_space(source.model.backbone.space).smallest()
         if path.suffix == '.json':
-            assert is_search(source), f'{text} is the result of a search, but {path.parts[1]} is none'
-            path.write_text(smallest.to_json())
+            assert is_search(source) or is_space_search(source), f'{path.parts[1]} searches nothing, so {text} is none'
+            space = zoo.load_space(source.model.backbone.space)
+            path.write_text((space if path.name == 'space.json' else space.smallest()).to_json())
             continue
         if epoch := re.fullmatch(r'epoch_(\d+)', path.stem):
             assert int(epoch[1]) == source.train_cfg.max_epochs, f'{text} is not the last checkpoint'
-        elastic = bool(cfg.model.backbone.get('space'))
-        weights = build(fill_channels(source.model) if elastic else fixed_config(source.model, smallest)).state_dict()
+        whole = source.model.backbone.get('arch') or cfg.model.backbone.get('space')
+        weights = build(fill_channels(source.model) if whole else smallest_model(source)).state_dict()
         given[path] = weights
         if path.suffix == '.safetensors':
             safetensors.torch.save_file(weights, path)
@@ -114,8 +118,15 @@ def provide_files(cfg: Config) -> dict[Path, dict[str, torch.Tensor]]:
     return given
 
 
+def smallest_model(cfg: Config) -> Any:
+    """The config of a supernet's smallest architecture alone."""
+    return fixed_config(cfg.model, zoo.load_space(cfg.model.backbone.space).smallest())
+
+
 def learned_sampler(cfg: Config) -> dict[str, Any]:
     """What a checkpoint holds of the sampler of its training."""
+    if 'sampler' not in cfg.train_cfg:
+        return {}
     sampler: ArchSampler = ARCH_SAMPLERS.build(cfg.train_cfg.sampler)
     backbone = build(cfg.model.backbone)
     sampler.bind(backbone.space, backbone.price, 0)
@@ -125,6 +136,13 @@ def learned_sampler(cfg: Config) -> dict[str, Any]:
 def build(model_cfg: Any) -> torch.nn.Module:
     init_default_scope('mmpretrain')
     return MODELS.build(model_cfg)
+
+
+def shrink_search(loop: dict[str, Any]) -> None:
+    name = loop['type'].rpartition('.')[2]
+    if name not in SMALL_SEARCH:
+        pytest.fail(f'no test knows {name}: add its smallest search to SMALL_SEARCH')
+    loop.update(SMALL_SEARCH[name])
 
 
 def shrink(cfg: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,16 +159,18 @@ def shrink(cfg: Config, monkeypatch: pytest.MonkeyPatch) -> None:
         if loader.dataset.get('per_class'):
             loader.dataset.per_class = 1
     if is_search(cfg):
-        if loop_type(cfg) not in SMALL_SEARCH:
-            pytest.fail(f'no test knows {loop_type(cfg)}: add its smallest search to SMALL_SEARCH')
-        cfg.train_cfg.update(SMALL_SEARCH[loop_type(cfg)])
+        shrink_search(cfg.train_cfg)
     else:
         cfg.train_cfg.update({name: 1 for name in ('max_epochs', 'max_iters') if cfg.train_cfg.get(name)})
+    if is_space_search(cfg):
+        cfg.space_search.update(iterations=1, num_samples=2)
+        shrink_search(cfg.space_search.search)
     for hook in sampler_hooks(cfg):
         hook.update(interval=1, iterations=1)
     if cfg.optim_wrapper.get('type') == 'vitnas.BFloat16OptimWrapper':
         cfg.optim_wrapper.type = 'OptimWrapper'
-    cfg.default_hooks.checkpoint = None
+    if not is_space_search(cfg):  # which hands its supernets on
+        cfg.default_hooks.checkpoint = None
     cfg.default_hooks.logger.interval = 1
 
 
@@ -168,6 +188,9 @@ def test_runs(stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     shrink(cfg, monkeypatch)
     cfg.experiment_name = stem
     runner = make_runner(cfg)
+    if is_space_search(cfg):
+        check_space_search(runner)
+        return
     before = {name: weight.detach().clone() for name, weight in runner.model.named_parameters()}
     runner.train()
     if is_search(cfg):
@@ -187,9 +210,21 @@ def test_runs(stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         trained = runner.model.state_dict()
         assert trained.keys() == weights.keys()
         for name, weight in weights.items():  # one step moves them a little; other image sizes have other positions
-            if weight.shape == trained[name].shape or not name.endswith('pos_embed'):
+            if weight.shape == trained[name].shape or not name.endswith(('pos_embed', 'attn.bias.tables.shared')):
                 assert torch.allclose(trained[name], weight, atol=1e-3), f'{name} is not the one of {path}'
         path.unlink()  # pytest keeps the folders of its last runs
+
+
+def check_space_search(search: SpaceSearch) -> None:
+    """Run it; every space and the winner are there, and the images that decide are neither trained nor tested on."""
+    cfg, last = search.cfg, search.train()
+    check_not_test_set(cfg.val_dataloader, cfg.test_dataloader, 'val_dataloader')
+    assert (cfg.train_dataloader.dataset.part, cfg.val_dataloader.dataset.part) == ('train', 'holdout')
+    folder = Path(cfg.work_dir)
+    assert zoo.load_space(folder / 'step_1/space.json') == last
+    best = Arch.from_json((folder / 'step_1/search/best_arch.json').read_text())
+    assert best in last
+    assert (folder / 'report.html').is_file()
 
 
 @pytest.mark.parametrize('stem', SEARCHES)
@@ -219,9 +254,11 @@ def test_name_says_what_the_config_does(stem: str) -> None:
     assert found == {DATASETS[name['dataset'].partition('-')[0]]}
     stage, backbone = name['stage'], cfg.model.backbone
     assert is_search(cfg) == (stage == 'search')
-    assert (loop_type(cfg) == 'SupernetTrainLoop') == (stage == 'supernet')
+    assert (loop_type(cfg) == 'SupernetTrainLoop') == (stage in ('supernet', 'space'))
+    assert is_space_search(cfg) == (stage == 'space')
     assert (loop_type(cfg) == 'SamplerTrainLoop') == (stage == 'sampler')
-    assert bool(backbone.get('space')) == (stage in ('supernet', 'sampler', 'search')) != bool(backbone.get('arch'))
+    searched = stage in ('space', 'supernet', 'sampler', 'search')
+    assert bool(backbone.get('space')) == searched != bool(backbone.get('arch'))
     assert bool(cfg.get('load_from')) == (stage in ('sampler', 'search', 'finetune'))
     assert cfg.get('find_unused_parameters', False) or stage != 'supernet'
     if stage != 'search':

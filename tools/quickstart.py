@@ -22,7 +22,7 @@ from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import Constraint, Cost
 from vitnas_core.fileio import atomic_write
 from vitnas_core.launch import make_runner
-from vitnas_core.models import fill_channels, fixed_config
+from vitnas_core.models import fixed_config
 from vitnas_core.search import SearchLoop, SubnetEvaluator
 from vitnas_core.search.feasible import FeasibleSpace
 from vitnas_core.spaces import Arch
@@ -41,7 +41,6 @@ def read(path: Path, work_dir: Path, seed: int) -> Config:
     cfg = Config.fromfile(path)
     cfg.work_dir, cfg.log_level, cfg.launcher = str(work_dir), 'ERROR', 'none'
     cfg.randomness.seed = seed
-    cfg.model = fill_channels(cfg.model)
     return cfg
 
 

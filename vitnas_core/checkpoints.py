@@ -23,7 +23,7 @@ from .errors import CheckpointError
 # What torch's unpickler says of a file that wants to call something; the advice around it is left out.
 _ASKED_FOR = re.compile(r'(?:unsupported global:?(?: GLOBAL)?|unsupported class|asks for) (\S+)', re.IGNORECASE)
 
-__all__ = ['load_file', 'load_weights', 'read']
+__all__ = ['load_file', 'load_overlap', 'load_weights', 'read']
 
 
 def read(path: str | os.PathLike, map_location: Any = 'cpu') -> Any:
@@ -96,6 +96,33 @@ def load_weights(model: nn.Module, path: str | os.PathLike) -> None:
         more = f' (and {len(problems) - 3} more)' if len(problems) > 3 else ''
         raise CheckpointError(f'{path} does not fit this model: it {"; ".join(problems[:3])}{more}')
     model.load_state_dict(weights)
+
+
+def load_overlap(model: nn.Module, path: str | os.PathLike) -> float:
+    """Load the part of a file that overlaps with a model of other sizes: by name, the leading entries of every axis.
+
+    That is what networks of different spaces share, as every choice is a prefix of the weights.
+
+    Args:
+        model: The model, not wrapped for distributed training.
+        path: A file that :func:`load_file` reads.
+
+    Returns:
+        The share of the model's weights that were loaded.
+
+    Raises:
+        CheckpointError: As :func:`load_file`, or nothing overlaps; the model is unchanged then.
+    """
+    weights, loaded = load_file(path)['state_dict'], 0
+    state = model.state_dict()
+    for name, tensor in state.items():
+        if name in weights and weights[name].ndim == tensor.ndim:
+            common = tuple(slice(0, min(sizes)) for sizes in zip(tensor.shape, weights[name].shape))
+            tensor[common] = weights[name][common].to(tensor)
+            loaded += tensor[common].numel()
+    if not loaded:
+        raise CheckpointError(f'{path} has no weight that this model has')
+    return loaded / sum(tensor.numel() for tensor in state.values())
 
 
 def _first_line(err: Exception) -> str:

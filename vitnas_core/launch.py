@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed
@@ -12,6 +13,7 @@ from mmengine.runner import Runner
 
 from .errors import VitnasError
 from .models import fill_channels
+from .registry import RUNNERS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_config(options: argparse.Namespace) -> Config:
-    """The config of a command line, with what it overrides and every ``in_channels='auto'`` filled in.
+    """The config of a command line, with what it overrides.
 
     Raises:
         VitnasError: There is no such file, or it has no model.
@@ -37,16 +39,25 @@ def read_config(options: argparse.Namespace) -> Config:
     cfg.work_dir = options.work_dir or cfg.get('work_dir') or str(Path('work_dirs') / Path(options.config).stem)
     if 'model' not in cfg:
         raise VitnasError(f'{options.config} has no `model`; give a config to train, not a part of one')
-    cfg.model = fill_channels(cfg.model)
     return cfg
 
 
-def make_runner(cfg: Config) -> Runner:
-    """Build the runner, distributed on CPUs too (mmengine's own start asks for a GPU)."""
+def make_runner(cfg: Config) -> Any:
+    """Build the runner, distributed on CPUs too (mmengine's own start asks for a GPU).
+
+    Every ``in_channels='auto'`` is filled in. ``runner_type`` asks for another runner than mmengine's, as everywhere
+    in mm.
+
+    Raises:
+        VitnasError: Channels cannot be told (:func:`~vitnas_core.models.fill_channels`).
+    """
     if cfg.launcher == 'pytorch' and not torch.cuda.is_available():
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group('gloo')
         unused = cfg.get('find_unused_parameters', False)
         wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False, find_unused_parameters=unused)
         cfg.model_wrapper_cfg = {**wrapper, **cfg.get('model_wrapper_cfg', {}), 'device_ids': None}
+    if 'runner_type' in cfg:
+        return RUNNERS.build(cfg)
+    cfg.model = fill_channels(cfg.model)
     return Runner.from_cfg(cfg)

@@ -13,7 +13,7 @@ from mmengine.registry import MODELS as MM_MODELS
 from torch import Tensor, nn
 
 from . import zoo
-from .backbones.base import ArchRef, ElasticBackbone, cut_to_shape, elastic_backbone, unwrap
+from .backbones.base import ArchRef, ElasticBackbone, SpaceRef, cut_to_shape, elastic_backbone, unwrap
 from .errors import ArchError, VitnasError
 from .registry import MODELS
 from .spaces import Arch
@@ -96,6 +96,38 @@ def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
     owner['backbone'] = {**kept, 'arch': loaded.to_dict()}
     _follow(owner, supernet.out_channels(), _build_backbone(owner['backbone']).out_channels())
     return fixed
+
+
+def space_config(model_cfg: Mapping[str, Any], space: SpaceRef) -> Any:
+    """A copy of a supernet's config whose backbone has another search space; channels of neck and head follow.
+
+    Args:
+        model_cfg: The config of a model with an elastic backbone.
+        space: The space: a zoo name, a file, or the data.
+
+    Raises:
+        VitnasError: The model has no backbone of ours, or its family cannot have this space.
+    """
+    changed = copy.deepcopy(model_cfg)
+    owner = _owner(changed)
+    if owner is None:
+        raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.S3"')
+    before = _build_backbone(owner['backbone']).out_channels()
+    owner['backbone'] = {**owner['backbone'], 'space': space}
+    _follow(owner, before, _build_backbone(owner['backbone']).out_channels())
+    return changed
+
+
+def backbone_of(model_cfg: Mapping[str, Any]) -> ElasticBackbone:
+    """The elastic backbone of a model's config, without memory: to be asked for its space, channels and costs.
+
+    Raises:
+        VitnasError: The model has none.
+    """
+    owner = _owner(model_cfg)
+    if owner is None:
+        raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.S3"')
+    return _build_backbone(owner['backbone'])
 
 
 def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef) -> nn.Module:

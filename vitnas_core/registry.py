@@ -16,6 +16,7 @@ DATASETS = mm.Registry('dataset', parent=mm.DATASETS, scope='vitnas', locations=
 DATA_SAMPLERS = mm.Registry('data sampler', parent=mm.DATA_SAMPLERS, scope='vitnas', locations=['vitnas_core.search'])
 HOOKS = mm.Registry('hook', parent=mm.HOOKS, scope='vitnas', locations=['vitnas_core.training.hooks'])
 LOOPS = mm.Registry('loop', parent=mm.LOOPS, scope='vitnas', locations=['vitnas_core.training', 'vitnas_core.search'])
+RUNNERS = mm.Registry('runner', parent=mm.RUNNERS, scope='vitnas', locations=['vitnas_core.search'])
 OPTIM_WRAPPERS = mm.Registry(
     'optim wrapper', parent=mm.OPTIM_WRAPPERS, scope='vitnas', locations=['vitnas_core.training']
 )

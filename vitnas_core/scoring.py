@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,14 @@ from mmengine.logging import MMLogger
 from mmengine.model import BaseModel
 
 from .errors import VitnasError
+
+# Toolboxes of mm report these in percent; mmdet's mAP, for one, is a part of 1.
+_PERCENT = re.compile(r'accuracy|\btop-?\d|precision|recall|f1-score|miou|macc|aacc|mdice', re.IGNORECASE)
+
+
+def in_percent(metric: str) -> bool:
+    """Whether a metric's values are percentages, judged by its name."""
+    return bool(_PERCENT.search(metric))
 
 
 class AnyStep:

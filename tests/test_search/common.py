@@ -31,12 +31,13 @@ def holdout(pipeline_scale: int = 32, per_class: int = 10) -> dict[str, Any]:
 
 def model_config(family: str = 'autoformer') -> dict[str, Any]:
     of = FAMILIES[family]
-    backbone = dict(type=f'vitnas.{of.cls.__name__}', space=of.space.to_dict(), **of.settings, out_type='avg_featmap')
+    backbone = dict(type=f'vitnas.{of.cls.__name__}', space=of.space.to_dict(), **of.settings)
     return dict(
         type='mmpretrain.ImageClassifier',
         backbone=backbone,
         data_preprocessor=dict(type='mmpretrain.ClsDataPreprocessor', mean=[77.6] * 3, std=[95.9] * 3, num_classes=10),
-        head=dict(type='mmpretrain.LinearClsHead', num_classes=10, in_channels=of.elastic().embed_dims),
+        neck=dict(type='mmpretrain.GlobalAveragePooling'),
+        head=dict(type='mmpretrain.LinearClsHead', num_classes=10, in_channels=of.elastic().out_channels()[-1]),
     )
 
 

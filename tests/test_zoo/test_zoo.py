@@ -27,7 +27,9 @@ def test_published_parameters() -> None:
 @every_entry
 def test_costs_are_what_the_entry_says(name: str) -> None:
     entry = zoo.entry(name)
-    cost = FAMILIES[entry.arch.family].cost(entry.arch, entry.input_size, entry.num_classes)
+    family = FAMILIES[entry.arch.family]
+    size = {'img_size': entry.input_size} if 'img_size' in family.cost_settings else {}
+    cost = family.cost(entry.arch, entry.input_size, entry.num_classes, **size)  # type: ignore[call-arg]
     assert (cost.params, cost.macs) == (entry.params, entry.macs)
 
 

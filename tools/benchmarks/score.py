@@ -3,6 +3,7 @@
     score.py rank CONFIG CHECKPOINT TRUTH         correlations of hold-out scores with architectures trained alone
     score.py compare CONFIG CHECKPOINT ARCH       test scores: searched, random of the same MACs, largest, smallest
     score.py budgets CONFIG CHECKPOINT SEARCH…    test scores of the best under --budgets, evaluations and seconds
+    score.py space SPACE_SEARCH                   E-T error of each step of a space search, from its work dir
 
 CONFIG is a search config: its train_dataloader is the hold-out part, its test_dataloader the test set.
 """
@@ -33,11 +34,13 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest='command', required=True)
-    added = {name: commands.add_parser(name) for name in ('rank', 'compare', 'budgets')}
-    for command in added.values():
-        command.add_argument('config', help='search config')
-        command.add_argument('checkpoint', help="the supernet's weights")
+    added = {name: commands.add_parser(name) for name in ('rank', 'compare', 'budgets', 'space')}
+    for name, command in added.items():
+        if name != 'space':
+            command.add_argument('config', help='search config')
+            command.add_argument('checkpoint', help="the supernet's weights")
         command.add_argument('--out', type=Path, required=True, help='folder for measures.json and more')
+    added['space'].add_argument('space_search', type=Path, help='work dir of a space search')
     added['rank'].add_argument('truth', type=Path)
     added['compare'].add_argument('arch', type=Path)
     added['compare'].add_argument('--num-random', type=int, default=10, help='random architectures; defaults to 10')
@@ -47,22 +50,42 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
+def space_quality(folder: Path) -> dict[str, float]:
+    """``et_error_<i>``, ``expected_<i>``, ``top_<i>`` and ``moved_<i>`` (dimensions) of each step of a space search.
+
+    Raises:
+        VitnasError: The folder holds none.
+    """
+    measures: dict[str, float] = {}
+    for i, path in enumerate(sorted(folder.glob('step_*/et_errors.json'))):
+        step = json.loads(path.read_text())
+        measures |= {f'{name}_{i}': step[name] for name in ('et_error', 'expected', 'top')}
+        measures[f'moved_{i}'] = sum(dimension['steps'] != 0 for dimension in step['dimensions'])
+    if not measures:
+        raise VitnasError(f'{folder} holds no step of a space search')
+    return measures
+
+
+def score_supernet(options: argparse.Namespace) -> dict[str, float]:
+    """What a command says of a supernet."""
+    supernet = Supernet(Config.fromfile(options.config), options.checkpoint)
+    if options.command == 'rank':
+        truth = Truth.from_file(options.truth)
+        measures, scores = rank(supernet, truth)
+        rows = [f'{e.macs},{e.params},{e.score},{s}' for e, s in zip(truth.archs, scores)]
+        atomic_write(options.out / 'scores.csv', '\n'.join(['macs,params,truth,score', *rows, '']))
+        return measures
+    if options.command == 'budgets':
+        found = [c for folder in options.searches for c in read_candidates(folder / 'history.jsonl')]
+        return under_budgets(supernet, found, options.budgets)
+    return compare(supernet, zoo.load_arch(options.arch), options.num_random, np.random.default_rng(options.seed))
+
+
 def main(args: list[str] | None = None) -> None:
-    """Score a supernet."""
+    """Score a supernet, or the spaces of a space search."""
     options = parse_args(args)
     try:
-        supernet = Supernet(Config.fromfile(options.config), options.checkpoint)
-        if options.command == 'rank':
-            truth = Truth.from_file(options.truth)
-            measures, scores = rank(supernet, truth)
-            rows = [f'{e.macs},{e.params},{e.score},{s}' for e, s in zip(truth.archs, scores)]
-            atomic_write(options.out / 'scores.csv', '\n'.join(['macs,params,truth,score', *rows, '']))
-        elif options.command == 'budgets':
-            found = [c for folder in options.searches for c in read_candidates(folder / 'history.jsonl')]
-            measures = under_budgets(supernet, found, options.budgets)
-        else:
-            rng = np.random.default_rng(options.seed)
-            measures = compare(supernet, zoo.load_arch(options.arch), options.num_random, rng)
+        measures = space_quality(options.space_search) if options.command == 'space' else score_supernet(options)
     except VitnasError as err:
         raise SystemExit(f'{type(err).__name__}: {err}') from None
     write_measures(options.out / 'measures.json', measures)

@@ -11,24 +11,23 @@ for networks that were built with ``official=True``.
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import io
 import math
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
+
+from tools.converters.common import check_shapes, config_line, digest, make_parser, parse, read, refusing, write
 from vitnas_core import zoo
 from vitnas_core.backbones import AutoFormer, cut_to_shape
 from vitnas_core.costs.autoformer import HEAD_DIM, read_autoformer
-from vitnas_core.errors import CheckpointError, VitnasError
-from vitnas_core.fileio import atomic_write
+from vitnas_core.errors import CheckpointError
 from vitnas_core.spaces import SearchSpace
 
 # Official name → ours. `blocks.{i}.` stands before those of a block.
@@ -131,16 +130,6 @@ def to_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return converted
 
 
-def digest(state: Mapping[str, Tensor]) -> str:
-    """A fingerprint of names, shapes, types and every bit of a state dict, whatever its order."""
-    sha = hashlib.sha256()
-    for name in sorted(state):
-        tensor = state[name].detach().cpu().contiguous()
-        sha.update(f'{name} {tuple(tensor.shape)} {tensor.dtype}\n'.encode())
-        sha.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-    return sha.hexdigest()
-
-
 def find_space(official: Mapping[str, Tensor], name: str | None = None) -> SearchSpace:
     """The space whose supernet this is: ``name``, or the one of the zoo that fits.
 
@@ -183,12 +172,9 @@ def find_settings(official: Mapping[str, Tensor], space: SearchSpace) -> dict[st
         settings['reach'] = reach
     with torch.device('meta'):
         backbone = AutoFormer(space=space, **settings)
-    wanted = {f'backbone.{name}': tensor.shape for name, tensor in backbone.state_dict().items()}
-    given = {name: tensor.shape for name, tensor in to_vitnas(official).items() if name.startswith('backbone.')}
-    for name in sorted(wanted | given):
-        if wanted.get(name) != given.get(name):
-            want, got = (tuple(shapes[name]) if name in shapes else 'missing' for shapes in (wanted, given))
-            raise CheckpointError(f'{official_name(name)} is {got}; in a supernet of {space.name} it is {want}')
+    wanted = {f'backbone.{name}': tensor for name, tensor in backbone.state_dict().items()}
+    given = {name: tensor for name, tensor in to_vitnas(official).items() if name.startswith('backbone.')}
+    check_shapes(given, wanted, f'a supernet of {space.name}', official_name)
     return settings
 
 
@@ -213,55 +199,16 @@ def cut(state: Mapping[str, Tensor], space: SearchSpace, settings: dict[str, Any
     return part
 
 
-def read(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a ``.safetensors`` file or of a checkpoint, with nothing executed.
-
-    Raises:
-        CheckpointError: The file is missing, damaged, or holds no state dict.
-    """
-    try:
-        if path.suffix == '.safetensors':
-            return safetensors.torch.load_file(path)
-        # The official files carry their command line.
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            data = torch.load(path, map_location='cpu', weights_only=True)
-    except FileNotFoundError:
-        raise CheckpointError(f'there is no file {path}') from None
-    except Exception as err:
-        reason = f'{type(err).__name__}: {str(err).splitlines()[0] if str(err) else ""}'
-        raise CheckpointError(f'{path} cannot be read as a checkpoint of torch or safetensors ({reason})') from None
-    for key in ('model', 'state_dict'):
-        if isinstance(data, dict) and isinstance(data.get(key), dict):
-            data = data[key]
-    if not isinstance(data, dict) or not data or not all(isinstance(value, Tensor) for value in data.values()):
-        raise CheckpointError(f'{path} holds no state dict')
-    return data
-
-
-def write(path: Path, key: str, state: dict[str, Tensor]) -> None:
-    """Write a state dict aside and rename it: ``.safetensors`` as it is, else a checkpoint under ``key``."""
-    if path.suffix == '.safetensors':
-        atomic_write(path, safetensors.torch.save(state))
-        return
-    buffer = io.BytesIO()
-    torch.save({key: state}, buffer)
-    atomic_write(path, buffer.getvalue())
-
-
 def main(args: list[str] | None = None) -> None:
     """Convert one file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('source', type=Path, help='checkpoint to read (.pth or .safetensors)')
-    parser.add_argument('target', type=Path, help='checkpoint to write (.pth or .safetensors)')
+    parser = make_parser(__doc__)
     parser.add_argument('--to-official', action='store_true', help='from vitnas to the published layout')
     parser.add_argument('--space', help='zoo name or file of the space that the file should be of')
     parser.add_argument('--arch', help='keep the part of this architecture only: a zoo name or a file')
-    options = parser.parse_args(args)
-    if options.source.resolve() == options.target.resolve():
-        parser.error(f'the target is the source: {options.source}')
+    options = parse(parser, args)
     if options.arch and options.to_official:
         parser.error('--arch goes from the published layout to vitnas')
-    try:
+    with refusing(options.source):
         source = read(options.source)
         target = to_official(source) if options.to_official else to_vitnas(source)
         official = target if options.to_official else source
@@ -269,8 +216,6 @@ def main(args: list[str] | None = None) -> None:
         settings = find_settings(official, space)
         if options.arch:
             target = cut(target, space, settings, options.arch)
-    except VitnasError as err:
-        raise SystemExit(f'{type(err).__name__}: {err} ({options.source})') from None
     write(options.target, 'model' if options.to_official else 'state_dict', target)
     which = dict(arch=options.arch) if options.arch else dict(space=options.space or space.name)
     if options.arch:
@@ -279,9 +224,8 @@ def main(args: list[str] | None = None) -> None:
         print(
             'The qkv bias is written as it is stored: right for a network built with official=True, wrong for others.'
         )
-    backbone = ', '.join(f'{name}={value!r}' for name, value in (which | settings).items())
     print(f'{len(target)} tensors, digest {digest(target)[:16]}: {options.target}')
-    print(f"backbone: dict(type='vitnas.AutoFormer', {backbone})")
+    print(config_line('AutoFormer', which | settings))
 
 
 def _check_heads(name: str, tensor: Tensor) -> None:

@@ -2,8 +2,9 @@
 
 from .autoformer import AutoFormer
 from .base import ElasticBackbone, cut_to_shape, elastic_backbone, unwrap
+from .s3 import S3
 
-FAMILIES: dict[str, type[ElasticBackbone]] = {cls.family: cls for cls in (AutoFormer,)}
+FAMILIES: dict[str, type[ElasticBackbone]] = {cls.family: cls for cls in (AutoFormer, S3)}
 """Family name of architecture files → backbone."""
 
-__all__ = ['FAMILIES', 'AutoFormer', 'ElasticBackbone', 'cut_to_shape', 'elastic_backbone', 'unwrap']
+__all__ = ['FAMILIES', 'S3', 'AutoFormer', 'ElasticBackbone', 'cut_to_shape', 'elastic_backbone', 'unwrap']

@@ -24,10 +24,10 @@ from ..elastic import (
     pad_channels,
     prefix,
 )
-from ..errors import ArchError, SpaceError, VitnasError
+from ..errors import ArchError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
-from .base import ArchRef, ElasticBackbone, SpaceRef
+from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending
 
 
 class QKV(ElasticLinear):
@@ -413,11 +413,6 @@ def _maxima(space: SearchSpace) -> tuple[int, list[tuple[int, float]]]:
     """
     if len(space.stages) != 1 or space.stages[0].optional:
         raise VitnasError('a space of AutoFormer should have one stage in which only last blocks are absent')
-    choices = [space.stages[0].choices, *(block for block in space.stages[0].blocks if block is not None)]
-    for name, options in (entry for choice in choices for entry in choice.options):
-        if any(isinstance(a, str) or isinstance(b, str) or a > b for a, b in zip(options, options[1:])):
-            raise SpaceError(
-                f'{name} of an AutoFormer space should list numbers, smallest first, but got {list(options)}'
-            )
+    check_ascending(space, 'AutoFormer')
     read_autoformer(space.smallest())  # its names, and that it has a block
     return read_autoformer(space.largest())

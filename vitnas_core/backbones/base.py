@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost
-from ..errors import ArchError, VitnasError
+from ..errors import ArchError, SpaceError, VitnasError
 from ..spaces import Arch, SearchSpace
 
 ArchRef = Arch | Mapping[str, Any] | str | Path
@@ -140,6 +140,19 @@ class ElasticBackbone(BaseModule):
         for name, parameter in fixed.named_parameters():
             parameter.requires_grad_(trainable[name])
         return fixed.train(self.training)
+
+
+def check_ascending(space: SearchSpace, who: str) -> None:
+    """Check that every choice lists numbers, smallest first, so that the largest sizes the weights.
+
+    Raises:
+        SpaceError: One does not.
+    """
+    choices = [space.choices, *(stage.choices for stage in space.stages)]
+    choices += [block for stage in space.stages for block in stage.blocks if block is not None]
+    for name, options in (entry for choice in choices for entry in choice.options):
+        if any(isinstance(a, str) or isinstance(b, str) or a > b for a, b in zip(options, options[1:])):
+            raise SpaceError(f'{name} of an {who} space should list numbers, smallest first, but got {list(options)}')
 
 
 def unwrap(model: Any) -> Any:

@@ -25,7 +25,9 @@ class ZooClassifier(nn.Module):
     def __init__(self, name: str, num_classes: int = 1000, **backbone: Any) -> None:
         super().__init__()
         entry = zoo.entry(name)
-        self.backbone = FAMILIES[entry.arch.family](arch=name, **backbone)  # type: ignore[call-arg, arg-type]
+        family = FAMILIES[entry.arch.family]
+        size = {'img_size': entry.input_size} if 'img_size' in family.cost_settings else {}
+        self.backbone = family(arch=name, **{**size, **backbone})  # type: ignore[call-arg, arg-type]
         self.num_features = self.head_hidden_size = self.backbone.out_channels()[-1]
         self.pretrained_cfg = self.default_cfg = dict(
             architecture=f'vitnas_{name.replace("-", "_")}',

@@ -8,6 +8,7 @@ from functools import lru_cache
 from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Choices
 from .cost import Cost, as_size
+from .reading import check_names, read_ratio, read_width, whole
 
 HEAD_DIM = 64
 """Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
@@ -82,7 +83,7 @@ def read_autoformer(arch: Arch) -> tuple[int, list[tuple[int, float]]]:
         raise ArchError(f'{next(iter(arch.choices))} is unknown; AutoFormer has no choice here')
     stage, choices = arch.stages[0], []
     try:
-        width = _read_width(stage.choices)
+        width = read_width(stage.choices, 'AutoFormer')
     except ArchError as err:
         raise ArchError(f'stages[0]{err}') from None
     if not stage.blocks:
@@ -96,35 +97,8 @@ def read_autoformer(arch: Arch) -> tuple[int, list[tuple[int, float]]]:
 
 
 @lru_cache(maxsize=4096)
-def _read_width(choices: Choices) -> int:
-    _check_names(choices, ('embed_dim',))
-    return _whole(choices, 'embed_dim')
-
-
-@lru_cache(maxsize=4096)
 def _read_block(block: Choices | None, width: int) -> tuple[int, float]:
     if block is None:
         raise ArchError(' is absent; AutoFormer leaves out only last blocks')
-    _check_names(block, ('num_heads', 'mlp_ratio'))
-    ratio = block['mlp_ratio']
-    if isinstance(ratio, str) or ratio <= 0:
-        raise ArchError(f'.mlp_ratio should be a number above 0, but got {ratio!r}')
-    if int(width * ratio) < 1:
-        raise ArchError(f'.mlp_ratio is {ratio}, which leaves no hidden unit of {width} channels')
-    return _whole(block, 'num_heads'), float(ratio)
-
-
-def _whole(choices: Choices, name: str) -> int:
-    value = choices[name]
-    if isinstance(value, str) or value < 1 or value != int(value):
-        raise ArchError(f'.{name} should be a whole number above 0, but got {value!r}')
-    return int(value)
-
-
-def _check_names(choices: Choices, names: tuple[str, ...]) -> None:
-    for name in choices:
-        if name not in names:
-            raise ArchError(f'.{name} is unknown; AutoFormer has {", ".join(names)} here')
-    for name in names:
-        if name not in choices:
-            raise ArchError(f'.{name} is missing; AutoFormer has {", ".join(names)} here')
+    check_names(block, ('num_heads', 'mlp_ratio'), 'AutoFormer')
+    return whole(block, 'num_heads'), read_ratio(block, width)

@@ -16,6 +16,8 @@ Price = Callable[[Arch], Cost]
 
 _STARTS = 40
 """From how many architectures :meth:`Constraint.find` looks before it gives up."""
+ENUMERABLE = 20_000
+"""Spaces up to this size are listed where nothing quicker finds an architecture."""
 
 
 class Constraint:
@@ -73,7 +75,7 @@ class Constraint:
         """An architecture that meets every limit; how a search learns at once that none does.
 
         Each limit alone is checked against :func:`reachable_range`; all together by descending on
-        :meth:`violation` from the smallest, the largest and drawn architectures.
+        :meth:`violation` from the smallest, the largest and drawn architectures. Small spaces are listed in the end.
 
         Raises:
             InfeasibleError: None does (or, for limits that clash with each other and windows narrower
@@ -94,6 +96,10 @@ class Constraint:
             if found[1] == 0.0:
                 return found[0]
             nearest = min(nearest, found, key=lambda pair: pair[1])
+        if space.size() <= ENUMERABLE:  # a window between two steps of the descent
+            found_all = next((arch for arch in space.iterate() if self.met(price(arch))), None)
+            if found_all is not None:
+                return found_all
         cost = price(nearest[0])
         reach = ', '.join(f'{name} {_short(name, low)} to {_short(name, high)}' for name, (low, high) in ranges.items())
         raise InfeasibleError(

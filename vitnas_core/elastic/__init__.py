@@ -1,5 +1,6 @@
 """Layers that run at any width up to their maximum."""
 
+from .attention import attend
 from .layers import (
     DropPath,
     ElasticConv2d,
@@ -9,7 +10,8 @@ from .layers import (
     pad_channels,
     prefix,
 )
-from .relative import RelativePositions2D, TokenGrid, attend
+from .relative import RelativePositions2D, TokenGrid
+from .windows import RelativeBias, Windows, WindowTables, zigzag
 
 __all__ = [
     'DropPath',
@@ -17,9 +19,13 @@ __all__ = [
     'ElasticDepthwiseConv2d',
     'ElasticLayerNorm',
     'ElasticLinear',
+    'RelativeBias',
     'RelativePositions2D',
     'TokenGrid',
+    'WindowTables',
+    'Windows',
     'attend',
     'pad_channels',
     'prefix',
+    'zigzag',
 ]

@@ -19,21 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .attention import attend
+
 _LANES = 16
 """Vectors are filled up with zeros to a multiple of this: kernels are a quarter slower at odd lengths."""
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, drop: float = 0.0, scale: float | None = None) -> Tensor:
-    """Fused attention; the one place where the kernel is chosen.
-
-    Args:
-        q: Queries (B, heads, N, d). ``k`` and ``v`` likewise.
-        k: Keys.
-        v: Values.
-        drop: Dropout of the attention weights. Defaults to 0.
-        scale: What scores are multiplied by. Defaults to None: d^-0.5.
-    """
-    return F.scaled_dot_product_attention(q, k, v, dropout_p=drop, scale=scale)
 
 
 @dataclass(frozen=True)

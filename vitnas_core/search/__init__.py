@@ -11,6 +11,8 @@ from .racing import Racing
 from .random import RandomSearchLoop
 from .sampled import SamplerSearchLoop
 from .sampler import WholeSampler
+from .space_quality import Sample, SpaceEvolution, SpaceQuality, SpaceStep
+from .space_search import SpaceSearch
 
 __all__ = [
     'Candidate',
@@ -19,8 +21,13 @@ __all__ = [
     'Proposal',
     'Racing',
     'RandomSearchLoop',
+    'Sample',
     'SamplerSearchLoop',
     'SearchLoop',
+    'SpaceEvolution',
+    'SpaceQuality',
+    'SpaceSearch',
+    'SpaceStep',
     'SubnetEvaluator',
     'SuccessiveHalvingLoop',
     'WholeSampler',

@@ -8,14 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from ..costs import Constraint, Cost
+from ..costs.constraint import ENUMERABLE
 from ..spaces import Arch, SearchSpace
 
 _DRAWS = 100
 """Random draws for one architecture before the walk."""
 _STEPS, _MOST_STEPS = 200, 2000
 """Steps of a walk, and of one that has met nothing new so far."""
-_ENUMERABLE = 20_000
-"""Spaces up to this size are listed when draws and walks find nothing new."""
 
 
 class FeasibleSpace:
@@ -69,4 +68,4 @@ class FeasibleSpace:
 
     @cached_property
     def _all(self) -> list[Arch] | None:
-        return [a for a in self.space.iterate() if a in self] if self.space.size() <= _ENUMERABLE else None
+        return [a for a in self.space.iterate() if a in self] if self.space.size() <= ENUMERABLE else None

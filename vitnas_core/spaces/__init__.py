@@ -1,6 +1,7 @@
 """Architectures and search spaces as data. Nothing here knows torch."""
 
 from .arch import Arch, Block, Choices, Stage, Value
+from .evolving import StageDimension, stage_dimensions
 from .grammar import ChoiceSpace, StageSpace
 from .space import ABSENT, Dimension, SearchSpace
 
@@ -13,6 +14,8 @@ __all__ = [
     'Dimension',
     'SearchSpace',
     'Stage',
+    'StageDimension',
     'StageSpace',
     'Value',
+    'stage_dimensions',
 ]

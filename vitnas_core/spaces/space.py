@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArchError, SpaceError
-from . import indexing
+from . import evolving, indexing
 from .arch import Arch, Block, Choices, Stage, Value
 from .grammar import ChoiceSpace, Options, StageSpace
 
@@ -311,6 +311,19 @@ class SearchSpace:
             raise SpaceError(f'share should be from 0 to 1, but got {share!r}')
         stages = tuple(stage.upper(share) for stage in self.stages)
         return SearchSpace(self.family, stages, self.choices.upper(share), self.name)
+
+    def evolve(self, shifts: Mapping[str, float]) -> SearchSpace:
+        """The space whose options have moved (S3, Eq. 8); those that are not above zero any more are dropped.
+
+        Args:
+            shifts: What is added to all options of a dimension, by its path: ``stages[0].embed_dim``,
+                ``stages[0].depth``, ``stages[0].block.num_heads``. Dimensions that are not named stay.
+
+        Raises:
+            SpaceError: There is no such dimension, it offers words or has no option left, or the blocks of a stage
+                offer different options.
+        """
+        return evolving.evolve(self, shifts)
 
     def mutate(self, arch: Arch, prob: float | Mapping[str, float], rng: np.random.Generator) -> Arch:
         """Redraw each dimension with a probability (a redraw may give the old value).

@@ -1,10 +1,12 @@
-"""Pictures of a search, of a supernet's training and of a learned sampler, and the report page that holds them."""
+"""Pictures of a search, of a space search, of a supernet's training and of a learned sampler, and the report pages."""
 
 from .arch import draw_arch
 from .pareto import draw_pareto
 from .progress import draw_progress
 from .report import write_report
 from .sampler import SamplerDraws, collect_draws, draw_sampler
+from .space import draw_choice_distribution, draw_error_distribution, draw_space_steps
+from .space_report import write_space_report
 from .theme import save_png
 from .training import draw_training
 
@@ -12,10 +14,14 @@ __all__ = [
     'SamplerDraws',
     'collect_draws',
     'draw_arch',
+    'draw_choice_distribution',
+    'draw_error_distribution',
     'draw_pareto',
     'draw_progress',
     'draw_sampler',
+    'draw_space_steps',
     'draw_training',
     'save_png',
     'write_report',
+    'write_space_report',
 ]

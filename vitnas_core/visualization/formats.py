@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Mapping
 
+from ..scoring import in_percent
+
 Baseline = tuple[str, float, Mapping[str, float]]
 """A network to compare with: its name, its score and its costs, e.g. ``('largest', 95.1, {'macs': 2.0e9})``."""
 
@@ -16,8 +18,6 @@ COST_LABELS = {'macs': 'MACs', 'params': 'Parameters', 'latency': 'Latency'}
 _UNPRINTABLE = re.compile(r'[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]')
 _SIZES = ((1e12, 'T', 3), (1e9, 'G', 3), (1e6, 'M', 2), (1e3, 'k', 1))
 _TIMES = ((1.0, 's', 2), (1e-3, 'ms', 2), (1e-6, 'µs', 1))
-# Toolboxes of mm report these in percent; mmdet's mAP, for one, is a part of 1.
-_PERCENT = re.compile(r'accuracy|\btop-?\d|precision|recall|f1-score|miou|macc|aacc|mdice', re.IGNORECASE)
 
 
 def plain(text: object, length: int = 120) -> str:
@@ -47,11 +47,6 @@ def cost_text(name: str, value: float | None) -> str:
     size, sign = cost_unit(name, value)
     digits = {s: d for _, s, d in (*_SIZES, *_TIMES)}.get(sign, 0)
     return f'{value / size:.{digits}f} {sign}'.strip()
-
-
-def in_percent(metric: str) -> bool:
-    """Whether a metric's values are percentages, judged by its name."""
-    return bool(_PERCENT.search(metric))
 
 
 def score_text(metric: str, value: float | None) -> str:

@@ -1,6 +1,7 @@
 """Hooks of scope ``vitnas``, one small file each."""
 
 from .checkpoint import CheckpointHook
+from .inherit import InheritHook
 from .progress import ProgressHook
 from .progressive import ProgressiveLearningHook
 from .report import SupernetReportHook, read_report
@@ -8,6 +9,7 @@ from .sampler import SamplerStateHook, SamplerTrainHook
 
 __all__ = [
     'CheckpointHook',
+    'InheritHook',
     'ProgressHook',
     'ProgressiveLearningHook',
     'SamplerStateHook',

@@ -1,0 +1,27 @@
+"""Search the search space of a micro S3 on 4,000 images of Fashion-MNIST, then in it; what the method's study runs."""
+
+_base_ = './s3-micro_supernet_8e_fashion-mnist.py'
+
+runner_type = 'vitnas.SpaceSearch'
+space_search = dict(
+    iterations=3,
+    num_samples=300,
+    evolution=dict(
+        steps=dict(depth=1, embed_dim=16, num_heads=1, mlp_ratio=0.5, window_size=2),
+        threshold=1.0,  # errors of small networks on few images differ more than on ImageNet
+        top=0.2,  # a share: under a limit of MACs some choices are rare, and 50 of them would be all
+    ),
+    search=dict(
+        type='vitnas.EvolutionSearchLoop',
+        evaluator=dict(type='Accuracy'),
+        constraint=dict(macs=(None, 1.2e6)),
+        input_size=28,
+        num_classes=10,
+        population=20,
+        parents=5,
+        generations=6,
+        mutations=10,
+        crossovers=10,
+        mutation_prob=dict(depth=0.2, stage=0.2, block=0.4),
+    ),
+)

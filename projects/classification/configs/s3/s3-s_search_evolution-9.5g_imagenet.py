@@ -1,0 +1,5 @@
+"""Search S3-S of at most 9.5 G MACs in the evolved space; of another supernet: ``--cfg-options load_from=FILE``."""
+
+_base_ = './s3-t_search_evolution-4.7g_imagenet.py'
+
+train_cfg = dict(constraint=dict(macs=(None, 9.5e9)))

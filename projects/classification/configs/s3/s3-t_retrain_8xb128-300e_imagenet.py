@@ -1,0 +1,15 @@
+"""Train the published S3-T alone; another: ``--cfg-options model.backbone.arch=FILE``, or a zoo name."""
+
+_base_ = [
+    '../../../../configs/supernets/s3.py',
+    '../../../../configs/_base_/datasets/imagenet.py',
+    '../../../../configs/_base_/schedules/deit_bs1024_300e.py',
+]
+
+model = dict(backbone=dict(space=None, arch='s3-t'))
+train_cfg = dict(_delete_=True, type='EpochBasedTrainLoop', max_epochs=300, val_interval=10)
+# The search is over: train on the whole training set. The last epoch counts, so val may show the test set.
+train_dataloader = dict(dataset=dict(_delete_=True, **_base_.train_dataloader.dataset.dataset))
+val_dataloader = dict(_delete_=True, **_base_.test_dataloader)
+find_unused_parameters = False
+custom_hooks = []

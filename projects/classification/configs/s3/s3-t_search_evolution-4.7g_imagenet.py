@@ -1,0 +1,29 @@
+"""Search S3-T of at most 4.7 G MACs in the evolved space; of another supernet: ``--cfg-options load_from=FILE``."""
+
+_base_ = './s3-t_supernet_8xb128-300e_imagenet.py'
+
+train_cfg = dict(
+    _delete_=True,
+    type='vitnas.EvolutionSearchLoop',
+    evaluator=dict(type='Accuracy'),
+    constraint=dict(macs=(None, 4.7e9)),
+    input_size=224,
+    num_classes=1000,
+    population=50,
+    parents=10,
+    generations=20,
+    mutations=25,
+    crossovers=25,
+    # The paper's: depth and width 0.2, a block's choices 0.4 (AutoFormer's code has them the other way).
+    mutation_prob=dict(depth=0.2, stage=0.2, block=0.4),
+    keep_gb=16,  # a process: the 100,000 held-out images are 15 GB when they are decoded
+)
+train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
+load_from = 'work_dirs/s3-t_supernet_8xb128-300e_imagenet/epoch_300.pth'
+
+# A search trains nothing and validates by itself.
+param_scheduler = None
+val_dataloader = None
+val_evaluator = None
+val_cfg = None
+custom_hooks = []

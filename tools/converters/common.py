@@ -1,0 +1,114 @@
+"""What the converters of published checkpoints share: files, a digest, a check of shapes, the command line."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from vitnas_core.errors import CheckpointError, VitnasError
+from vitnas_core.fileio import atomic_write
+
+
+def digest(state: Mapping[str, Tensor]) -> str:
+    """A fingerprint of names, shapes, types and every bit of a state dict, whatever its order."""
+    sha = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        sha.update(f'{name} {tuple(tensor.shape)} {tensor.dtype}\n'.encode())
+        sha.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return sha.hexdigest()
+
+
+def check_shapes(
+    given: Mapping[str, Tensor], wanted: Mapping[str, Tensor], where: str, name_of: Callable[[str], str | None] = str
+) -> None:
+    """Check that a state dict has just the names and shapes of another.
+
+    Args:
+        given: The state dict.
+        wanted: The other one; only its shapes are read.
+        where: What the other one belongs to, e.g. ``'a supernet of autoformer-tiny'``.
+        name_of: What the file calls one of these names. Defaults to the same.
+
+    Raises:
+        CheckpointError: A tensor is missing, too much, or of another shape.
+    """
+    for name in sorted({*wanted, *given}):
+        want, got = (tuple(tensors[name].shape) if name in tensors else 'missing' for tensors in (wanted, given))
+        if want != got:
+            raise CheckpointError(f'{name_of(name)} is {got}; in {where} it is {want}')
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a ``.safetensors`` file or of a checkpoint, with nothing executed.
+
+    Raises:
+        CheckpointError: The file is missing, damaged, or holds no state dict.
+    """
+    try:
+        if path.suffix == '.safetensors':
+            return safetensors.torch.load_file(path)
+        # The official files carry their command line.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            data = torch.load(path, map_location='cpu', weights_only=True)
+    except FileNotFoundError:
+        raise CheckpointError(f'there is no file {path}') from None
+    except Exception as err:
+        reason = f'{type(err).__name__}: {str(err).splitlines()[0] if str(err) else ""}'
+        raise CheckpointError(f'{path} cannot be read as a checkpoint of torch or safetensors ({reason})') from None
+    for key in ('model', 'state_dict'):
+        if isinstance(data, dict) and isinstance(data.get(key), dict):
+            data = data[key]
+    if not isinstance(data, dict) or not data or not all(isinstance(value, Tensor) for value in data.values()):
+        raise CheckpointError(f'{path} holds no state dict')
+    return data
+
+
+def write(path: Path, key: str, state: dict[str, Tensor]) -> None:
+    """Write a state dict aside and rename it: ``.safetensors`` as it is, else a checkpoint under ``key``."""
+    if path.suffix == '.safetensors':
+        atomic_write(path, safetensors.torch.save(state))
+        return
+    buffer = io.BytesIO()
+    torch.save({key: state}, buffer)
+    atomic_write(path, buffer.getvalue())
+
+
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """A command line that takes a source and a target."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('source', type=Path, help='checkpoint to read (.pth or .safetensors)')
+    parser.add_argument('target', type=Path, help='checkpoint to write (.pth or .safetensors)')
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, args: list[str] | None) -> argparse.Namespace:
+    """Read the command line, and refuse to write over the source."""
+    options = parser.parse_args(args)
+    if options.source.resolve() == options.target.resolve():
+        parser.error(f'the target is the source: {options.source}')
+    return options
+
+
+@contextlib.contextmanager
+def refusing(source: Path) -> Iterator[None]:
+    """End the program with one sentence that names the file where it cannot be converted."""
+    try:
+        yield
+    except VitnasError as err:
+        raise SystemExit(f'{type(err).__name__}: {err} ({source})') from None
+
+
+def config_line(backbone: str, settings: Mapping[str, Any]) -> str:
+    """The backbone of a config, in a line."""
+    arguments = ', '.join(f'{name}={value!r}' for name, value in settings.items())
+    return f"backbone: dict(type='vitnas.{backbone}', {arguments})"

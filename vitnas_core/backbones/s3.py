@@ -1,0 +1,395 @@
+"""S3: a four-stage transformer with shifted windows, elastic in every dimension of its paper (Chen et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import zoo
+from ..costs import Cost, as_size
+from ..costs.s3 import HEAD_DIM, S3Block, S3Stage, read_s3, s3_cost, stage_maps
+from ..elastic import (
+    DropPath,
+    ElasticConv2d,
+    ElasticLayerNorm,
+    ElasticLinear,
+    RelativeBias,
+    Windows,
+    WindowTables,
+    attend,
+    pad_channels,
+)
+from ..errors import ArchError, VitnasError
+from ..registry import MODELS
+from ..spaces import Arch, SearchSpace
+from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending
+
+BIASES = ('shared', 'per-window')
+"""What ``bias`` of an S3 may be."""
+
+
+class WindowAttention(nn.Module):
+    """Multi-head self-attention inside windows, with a bias for relative positions.
+
+    Rows of ``qkv`` keep q, k and v of a head together, heads one after another, so that any number of heads is a
+    prefix; so are the offsets of a smaller window in the bias table.
+
+    Args:
+        width: Largest width of the tokens.
+        num_heads: Largest number of heads.
+        sizes: Window sizes that there are.
+        shifted: Whether windows are shifted by half their size where the map is larger than they are.
+        shared: One bias table for all window sizes, or one each.
+        drop: Dropout of the attention weights.
+    """
+
+    def __init__(
+        self, width: int, num_heads: int, sizes: Sequence[int], shifted: bool, shared: bool, drop: float
+    ) -> None:
+        super().__init__()
+        self.shifted, self.drop = shifted, drop
+        self.size = max(sizes)
+        self.qkv = ElasticLinear(width, 3 * HEAD_DIM * num_heads)
+        self.bias = RelativeBias(sizes, num_heads, shared)
+        self.proj = ElasticLinear(HEAD_DIM * num_heads, width)
+
+    def forward(self, x: Tensor, common: WindowTables) -> Tensor:
+        """(B, H, W, E) → (B, H, W, E)."""
+        windows = Windows.of(x.shape[1], x.shape[2], self.size, self.shifted)
+        qkv = self.qkv(windows.enter(x))
+        heads = qkv.shape[-1] // (3 * HEAD_DIM)
+        qkv = windows.split(qkv.unflatten(-1, (heads, 3, HEAD_DIM)))  # (3, B, windows, heads, tokens, 32)
+        bias = self.bias(self.size, windows, heads, common)
+        mask = common.mask(windows, bias.dtype)
+        # Axes are folded so that the bias broadcasts: (B · windows, heads, …), or (B, windows · heads, …) where it
+        # differs from window to window; it never grows with the batch.
+        bias = bias if mask is None else (bias + mask).flatten(0, 1)
+        q, k, v = (qkv.flatten(1, 2) if mask is None else qkv.flatten(2, 3)).unbind(0)
+        out = attend(q, k, v, self.drop if self.training else 0.0, HEAD_DIM**-0.5, bias)
+        return self.proj(windows.join(out.view(qkv.shape[1:])))
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block: attention in windows and MLP, each with a residual.
+
+    Args:
+        width: Largest width of the tokens.
+        hidden: Largest hidden width of the MLP.
+        drop_path: Chance that a sample skips a branch.
+        **attention: Arguments of :class:`WindowAttention`.
+    """
+
+    def __init__(self, width: int, hidden: int, drop_path: float, **attention: Any) -> None:
+        super().__init__()
+        self.norm1 = ElasticLayerNorm(width)
+        self.attn = WindowAttention(width, **attention)
+        self.norm2 = ElasticLayerNorm(width)
+        self.fc1 = ElasticLinear(width, hidden)
+        self.fc2 = ElasticLinear(hidden, width)
+        self.drop_path = DropPath(drop_path)
+
+    def set_choice(self, embed_dim: int, choice: S3Block, side: int) -> None:
+        """Activate a width and the choices of the block; ``side`` is that of the map that windows are clamped to."""
+        self.attn.qkv.width = 3 * HEAD_DIM * choice.num_heads
+        self.attn.size = min(choice.window_size, side)
+        self.attn.proj.width = self.fc2.width = embed_dim
+        self.fc1.width = int(embed_dim * choice.mlp_ratio)
+
+    def forward(self, x: Tensor, common: WindowTables) -> Tensor:
+        """(B, H, W, E) → (B, H, W, E)."""
+        x = x + self.drop_path(self.attn(self.norm1(x), common))
+        return x + self.drop_path(self.fc2(F.gelu(self.fc1(self.norm2(x)))))
+
+
+class PatchEmbedding(nn.Module):
+    """Patches to tokens: a convolution without overlap, and a norm.
+
+    Args:
+        width: Largest width of the tokens.
+        patch_size: Side of a patch.
+    """
+
+    def __init__(self, width: int, patch_size: int) -> None:
+        super().__init__()
+        self.proj = ElasticConv2d(3, width, patch_size, patch_size)
+        self.norm = ElasticLayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W), padded to whole patches → (B, H', W', E)."""
+        right, bottom = (-side % self.proj.stride[0] for side in (x.shape[3], x.shape[2]))
+        if right or bottom:
+            x = F.pad(x, (0, right, 0, bottom))
+        return self.norm(self.proj(x).permute(0, 2, 3, 1))
+
+
+class PatchMerging(nn.Module):
+    """Each 2 × 2 cell to one token: a norm over its four tokens together, and a linear layer.
+
+    The four values of a channel stand together (row by row), so that the first channels of all four tokens are the
+    first inputs. The published layout has four groups of all channels, column by column.
+
+    Args:
+        width: Largest width of the tokens.
+        out: Largest width of the next stage.
+    """
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        self.norm = ElasticLayerNorm(4 * width)
+        self.reduction = ElasticLinear(4 * width, out, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, E), padded to even sides → (B, H / 2, W / 2, out)."""
+        if x.shape[1] % 2 or x.shape[2] % 2:
+            x = F.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
+        x = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2)).permute(0, 1, 3, 5, 2, 4)
+        return self.reduction(self.norm(x.flatten(3)))
+
+
+class Stage(nn.Module):
+    """The blocks of one width, and the merging that leads to it.
+
+    Args:
+        merging: What comes before the blocks; the first stage has none.
+        blocks: The blocks.
+    """
+
+    def __init__(self, merging: PatchMerging | None, blocks: Sequence[Block]) -> None:
+        super().__init__()
+        self.merging = merging
+        self.blocks = nn.ModuleList(blocks)
+
+
+@MODELS.register_module()
+class S3(ElasticBackbone):
+    """S3 (AutoFormerV2), elastic (``space=``) or fixed (``arch=``).
+
+    Any image size: sides are padded to the patch size with zeros, maps to whole windows with tokens that nothing
+    attends to, and to even sides before they are merged. A window that is larger than its map is clamped to it.
+
+    Args:
+        arch: A fixed architecture: a zoo name (``'s3-tiny'``), a file, or the data.
+        space: A search space, likewise. Exactly one of the two is given.
+        img_size: Image side for which bias tables are stored: a window that is larger than its map there is clamped
+            for good, as in the published networks. Defaults to 224.
+        patch_size: Side of a patch. Defaults to 4.
+        bias: ``'shared'``: the bias table of a block's largest window serves its smaller ones by its centre; or
+            ``'per-window'``: a table a window size. The paper does not say; shared is the entanglement of weights that
+            it takes over from AutoFormer, and lets every step train what all windows use. Defaults to ``'shared'``.
+        out_indices: After which stages features are returned, each behind a norm of its own; negative ones count
+            from the last. Stages behind the last of them do not run. Defaults to (-1,).
+        attn_drop_rate: Dropout of attention weights. Defaults to 0.
+        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
+        init_cfg: As everywhere in mm. Defaults to None.
+
+    Raises:
+        VitnasError: An argument is none of the above, or the space is not S3's.
+    """
+
+    family = 's3'
+    cost_settings = ('img_size', 'patch_size', 'out_indices')
+
+    def __init__(
+        self,
+        arch: ArchRef | None = None,
+        space: SpaceRef | None = None,
+        img_size: int | tuple[int, int] = 224,
+        patch_size: int = 4,
+        bias: str = 'shared',
+        out_indices: tuple[int, ...] = (-1,),
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        init_cfg: dict | None = None,
+    ) -> None:
+        settings: dict[str, Any] = dict(
+            img_size=as_size('img_size', img_size),
+            patch_size=patch_size,
+            bias=bias,
+            out_indices=tuple(out_indices) if isinstance(out_indices, (list, tuple)) else out_indices,
+            attn_drop_rate=attn_drop_rate,
+            drop_path_rate=drop_path_rate,
+        )
+        super().__init__(arch, space, settings, init_cfg)
+        largest = _maxima(self.space)
+        _check_settings(settings, len(largest))
+        self.out_indices: tuple[int, ...] = settings['out_indices']
+        self._wanted = [index % len(largest) for index in self.out_indices]
+        self._sides = [min(size) for size in stage_maps(settings['img_size'], patch_size, len(largest))]
+        self.embed_dims = tuple(stage.embed_dim for stage in largest)
+        self.patch_embed = PatchEmbedding(self.embed_dims[0], patch_size)
+        self.stages = nn.ModuleList(self._build_stage(s, largest) for s in range(len(largest)))
+        for s in set(self._wanted):
+            self.add_module(f'norm{s}', ElasticLayerNorm(self.embed_dims[s]))
+        self._init_parameters()
+        self.set_arch(self.space.largest())
+
+    def _build_stage(self, s: int, largest: Sequence[S3Stage]) -> Stage:
+        """The modules of a stage; rates of stochastic depth rise over the blocks of all stages."""
+        first, last = sum(len(stage.blocks) for stage in largest[:s]), sum(len(stage.blocks) for stage in largest) - 1
+        width = largest[s].embed_dim
+        blocks = [
+            Block(
+                width=width,
+                hidden=int(width * block.mlp_ratio),
+                drop_path=self.settings['drop_path_rate'] * (first + b) / max(1, last),
+                num_heads=block.num_heads,
+                sizes=self._table_sizes(s, b),
+                shifted=b % 2 == 1,
+                shared=self.settings['bias'] == 'shared',
+                drop=self.settings['attn_drop_rate'],
+            )
+            for b, block in enumerate(largest[s].blocks)
+        ]
+        return Stage(PatchMerging(self.embed_dims[s - 1], width) if s else None, blocks)
+
+    def _table_sizes(self, stage: int, block: int) -> list[int]:
+        """Window sizes of a block that need a table."""
+        choices = self.space.stages[stage].blocks[block]
+        assert choices is not None
+        sizes = {min(int(size), self._sides[stage]) for size in dict(choices.options)['window_size']}
+        return [max(sizes)] if self.settings['bias'] == 'shared' else sorted(sizes)
+
+    @property
+    def _stages(self) -> list[Stage]:
+        return list(self.stages)  # type: ignore[arg-type]
+
+    def _init_parameters(self) -> None:
+        """As published: truncated normal for linear layers and tables; torch's default for the convolution."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, RelativeBias):
+                for table in module.tables.values():
+                    nn.init.trunc_normal_(table, std=0.02)
+
+    def check_fits(self, arch: Arch) -> None:
+        """Check that the weights can run an architecture.
+
+        Raises:
+            ArchError: They cannot; the message begins with the path of what is wrong.
+        """
+        stages = read_s3(arch)
+        if len(stages) != len(self.stages):
+            raise ArchError(f'stages has {len(stages)} entries; the weights have {len(self.stages)} stages')
+        for s, (stage, ours) in enumerate(zip(stages, self._stages)):
+            path = f'stages[{s}]'
+            if stage.embed_dim > self.embed_dims[s]:
+                raise ArchError(
+                    f'{path}.embed_dim is {stage.embed_dim}; the weights of this stage are {self.embed_dims[s]} wide'
+                )
+            if len(stage.blocks) > len(ours.blocks):
+                raise ArchError(
+                    f'{path}.blocks has {len(stage.blocks)} entries; the weights have {len(ours.blocks)} blocks'
+                )
+            for b, (choice, block) in enumerate(zip(stage.blocks, ours.blocks)):
+                _check_block(f'{path}.blocks[{b}]', stage.embed_dim, choice, block, self._sides[s])  # type: ignore[arg-type]
+
+    def activate(self, arch: Arch) -> None:
+        """Set the widths and windows of the layers; see :meth:`ElasticBackbone.set_arch`."""
+        for s, (stage, ours) in enumerate(zip(read_s3(arch), self._stages)):
+            layer = self.patch_embed.proj if ours.merging is None else ours.merging.reduction
+            layer.width = stage.embed_dim
+            for choice, block in zip(stage.blocks, ours.blocks):
+                block.set_choice(stage.embed_dim, choice, self._sides[s])  # type: ignore[operator]
+
+    def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
+        """The blocks of each stage."""
+        return tuple(tuple(stage.blocks) for stage in self._stages)
+
+    def out_channels(self, arch: Arch | None = None) -> tuple[int, ...]:
+        """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
+        widths = self.embed_dims if arch is None else [stage.embed_dim for stage in read_s3(arch)]
+        return tuple(widths[s] for s in self._wanted)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
+        if x.ndim != 4 or x.shape[1] != 3:
+            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
+        x, common = self.patch_embed(x), WindowTables(x.device)
+        outs: dict[int, Tensor] = {}
+        depths = [len(stage.blocks) for stage in self.arch.stages]
+        for s, stage in enumerate(self._stages[: max(self._wanted) + 1]):
+            if stage.merging is not None:
+                x = stage.merging(x)
+            for block in stage.blocks[: depths[s]]:
+                x = block(x, common)
+            if s in self._wanted:
+                features = self.get_submodule(f'norm{s}')(x).permute(0, 3, 1, 2)
+                outs[s] = pad_channels(features, self.embed_dims[s], 1).contiguous()
+        return tuple(outs[s] for s in self._wanted)
+
+    @classmethod
+    def cost(
+        cls,
+        arch: ArchRef,
+        input_size: int | tuple[int, int] = 224,
+        num_classes: int = 0,
+        img_size: int | tuple[int, int] = 224,
+        patch_size: int = 4,
+        out_indices: tuple[int, ...] = (-1,),
+    ) -> Cost:
+        """Parameters and multiply-accumulates of an architecture, without building it.
+
+        The convention that fits the paper's figures best: convolutions, linear layers and the two attention
+        products; tokens that pad a map to whole windows count where they are computed.
+
+        Args:
+            arch: The architecture.
+            input_size: Side, or (height, width), of the image. Defaults to 224.
+            num_classes: Classes of a linear head that is counted too. Defaults to 0: none.
+            img_size: Image side for which bias tables are stored. Defaults to 224.
+            patch_size: Side of a patch. Defaults to 4.
+            out_indices: After which stages there is a norm; stages behind them are not run. Defaults to (-1,).
+
+        Raises:
+            VitnasError: The architecture is not S3's, or a size is not a whole number above 0.
+        """
+        return s3_cost(zoo.load_arch(arch), input_size, num_classes, img_size, patch_size, out_indices)
+
+
+def _check_block(path: str, width: int, choice: S3Block, block: Block, side: int) -> None:
+    """Check that a block's weights can run its choices."""
+    attn = block.attn
+    if HEAD_DIM * choice.num_heads > attn.proj.in_features:
+        raise ArchError(f'{path}.num_heads is {choice.num_heads}; the weights have {attn.proj.in_features // HEAD_DIM}')
+    if int(width * choice.mlp_ratio) > block.fc1.out_features:
+        raise ArchError(
+            f'{path}.mlp_ratio is {choice.mlp_ratio}, {int(width * choice.mlp_ratio)} hidden units; '
+            f'the weights have {block.fc1.out_features}'
+        )
+    if not attn.bias.serves(min(choice.window_size, side)):
+        raise ArchError(f'{path}.window_size is {choice.window_size}; the weights have {attn.bias.offers}')
+
+
+def _check_settings(settings: dict[str, Any], stages: int) -> None:
+    """Refuse what the layers would fail on later."""
+    if settings['bias'] not in BIASES:
+        raise VitnasError(f'`bias` should be one of {", ".join(BIASES)}, but got {settings["bias"]!r}')
+    if type(settings['patch_size']) is not int or settings['patch_size'] < 1:
+        raise VitnasError(f'`patch_size` should be a whole number of at least 1, but got {settings["patch_size"]!r}')
+    for name in ('attn_drop_rate', 'drop_path_rate'):
+        if not isinstance(settings[name], (int, float)) or not 0 <= settings[name] <= 1:
+            raise VitnasError(f'`{name}` should be from 0 to 1, but got {settings[name]!r}')
+    indices = settings['out_indices']
+    if not isinstance(indices, tuple) or not indices or any(not -stages <= i < stages for i in indices):
+        raise VitnasError(
+            f'`out_indices` should be from {-stages} to {stages - 1}, as there are {stages} stages, but got {indices!r}'
+        )
+
+
+def _maxima(space: SearchSpace) -> tuple[S3Stage, ...]:
+    """The largest choice of everything.
+
+    Raises:
+        VitnasError: The space is not S3's.
+    """
+    if any(stage.optional for stage in space.stages):
+        raise VitnasError('a space of S3 should have stages in which only last blocks are absent')
+    check_ascending(space, 'S3')
+    read_s3(space.smallest())  # its names, and that every stage has a block
+    return read_s3(space.largest())

@@ -1,0 +1,59 @@
+"""Reading the choices of an architecture, with the path of what is wrong; each kind of choices is read once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..errors import ArchError
+from ..spaces import Choices
+
+
+def whole(choices: Choices, name: str) -> int:
+    """A choice that is a whole number above 0.
+
+    Raises:
+        ArchError: It is not.
+    """
+    value = choices[name]
+    if isinstance(value, str) or value < 1 or value != int(value):
+        raise ArchError(f'.{name} should be a whole number above 0, but got {value!r}')
+    return int(value)
+
+
+def check_names(choices: Choices, names: tuple[str, ...], who: str) -> None:
+    """Check that there are these choices and no others.
+
+    Raises:
+        ArchError: One is missing or unknown.
+    """
+    for name in choices:
+        if name not in names:
+            raise ArchError(f'.{name} is unknown; {who} has {", ".join(names)} here')
+    for name in names:
+        if name not in choices:
+            raise ArchError(f'.{name} is missing; {who} has {", ".join(names)} here')
+
+
+@lru_cache(maxsize=4096)
+def read_width(choices: Choices, who: str) -> int:
+    """``embed_dim`` of a stage that has no other choice.
+
+    Raises:
+        ArchError: It is missing, no whole number, or not alone.
+    """
+    check_names(choices, ('embed_dim',), who)
+    return whole(choices, 'embed_dim')
+
+
+def read_ratio(block: Choices, width: int) -> float:
+    """``mlp_ratio`` of a block in a stage of a width.
+
+    Raises:
+        ArchError: It is no number above 0, or leaves no hidden unit.
+    """
+    ratio = block['mlp_ratio']
+    if isinstance(ratio, str) or ratio <= 0:
+        raise ArchError(f'.mlp_ratio should be a number above 0, but got {ratio!r}')
+    if int(width * ratio) < 1:
+        raise ArchError(f'.mlp_ratio is {ratio}, which leaves no hidden unit of {width} channels')
+    return float(ratio)

@@ -1,0 +1,191 @@
+"""Attention inside windows of a map: where the windows lie, and the bias of relative positions in them (Swin, S3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .layers import prefix
+
+_MASKED = -100.0
+"""Added to the score of a query and a key that do not belong together, as Swin and the published S3 do."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a map of tokens is cut into square windows.
+
+    A map that is no larger than the window on a side is cut without a shift into windows of that side. Others are
+    padded to whole windows, on the right and below. The shift is a roll of the padded map; tokens that a roll put
+    side by side, and those that pad it, do not attend to each other.
+
+    Args:
+        height: Rows of the map.
+        width: Columns of the map.
+        size: Side of a window.
+        shift: By how much the map is rolled.
+    """
+
+    height: int
+    width: int
+    size: int
+    shift: int
+
+    @classmethod
+    def of(cls, height: int, width: int, size: int, shifted: bool) -> Windows:
+        """The windows of a block on a map: clamped to it, and shifted by half a window if that is asked for."""
+        side = min(height, width)
+        return cls(height, width, min(size, side), size // 2 if shifted and size < side else 0)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of windows."""
+        return -(-self.height // self.size), -(-self.width // self.size)
+
+    def enter(self, x: Tensor) -> Tensor:
+        """(B, H, W, C) → the padded and rolled map."""
+        rows, columns = (count * self.size for count in self.grid)
+        if (rows, columns) != (self.height, self.width):
+            x = F.pad(x, (0, 0, 0, columns - self.width, 0, rows - self.height))
+        return x.roll((-self.shift, -self.shift), (1, 2)) if self.shift else x
+
+    def split(self, x: Tensor) -> Tensor:
+        """The padded map (B, H', W', heads, parts, D) → (parts, B, windows, heads, tokens of a window, D)."""
+        rows, columns = self.grid
+        x = x.unflatten(2, (columns, self.size)).unflatten(1, (rows, self.size))
+        return x.permute(6, 0, 1, 3, 5, 2, 4, 7).flatten(5, 6).flatten(2, 3)
+
+    def join(self, x: Tensor) -> Tensor:
+        """(B, windows, heads, tokens of a window, D) → the map (B, H, W, heads · D), rolled back and cropped."""
+        (rows, columns), size = self.grid, self.size
+        x = x.unflatten(3, (size, size)).unflatten(1, (rows, columns)).permute(0, 1, 4, 2, 5, 3, 6)
+        x = x.reshape(x.shape[0], rows * size, columns * size, -1)
+        if self.shift:
+            x = x.roll((self.shift, self.shift), (1, 2))
+        return x[:, : self.height, : self.width]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all tokens of each window belong together: nothing is rolled, nothing padded."""
+        rows, columns = self.grid
+        return not self.shift and (rows * self.size, columns * self.size) == (self.height, self.width)
+
+    def regions(self, device: torch.device) -> Tensor:
+        """A number for each token, (windows, tokens), that those have in common which may attend to each other."""
+        axes = []
+        for length, count in zip((self.height, self.width), self.grid):
+            position = torch.arange(count * self.size, device=device)
+            # The padding, and the tokens that the roll carries to the other end.
+            region = (position >= length) * 2 + (position < self.shift)
+            axes.append(region.roll(-self.shift))
+        regions = axes[0][:, None] * 4 + axes[1]
+        cut = regions.unflatten(0, (-1, self.size)).unflatten(2, (-1, self.size))
+        return cut.transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+class WindowTables:
+    """What the blocks of one forward pass have in common, made once for each kind of window.
+
+    Not kept longer: a cache would keep the fake tensors of an export, too.
+
+    Args:
+        device: Where the pass runs.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._entries: dict[int, Tensor] = {}
+        self._masks: dict[Windows, Tensor] = {}
+
+    def entries(self, size: int) -> Tensor:
+        """The entry of a flat (2 · size − 1)² table for each query and key of a window, (tokens · tokens)."""
+        if size not in self._entries:
+            position = torch.arange(size, device=self.device)
+            offset = position[:, None] - position[None, :]  # query minus key
+            place = 2 * offset.abs() - (offset < 0).long()  # as zigzag() orders them
+            self._entries[size] = (place[:, None, :, None] * (2 * size - 1) + place[None, :, None, :]).flatten()
+        return self._entries[size]
+
+    def mask(self, windows: Windows, dtype: torch.dtype) -> Tensor | None:
+        """What is added to the scores, (windows, 1, tokens, tokens); None where it would be nothing."""
+        if windows.whole:
+            return None
+        if windows not in self._masks:
+            regions = windows.regions(self.device)
+            apart = regions[:, None, :, None] != regions[:, None, None, :]
+            self._masks[windows] = apart.to(dtype) * _MASKED
+        return self._masks[windows]
+
+
+def zigzag(size: int) -> Tensor:
+    """The offsets 0, −1, 1, −2, 2, … of a window as positions among −(size − 1), …, size − 1.
+
+    Tables are stored in this order along both axes, so that the offsets of a smaller window, the centre of the
+    table, are a prefix of it.
+    """
+    order = torch.arange(2 * size - 1)
+    return size - 1 + torch.where(order % 2 == 1, -(order + 1) // 2, order // 2)
+
+
+class RelativeBias(nn.Module):
+    """A bias a head for each offset of a query and a key in a window.
+
+    One table serves all window sizes, each by its centre; or there is one a window size.
+
+    Args:
+        sizes: The window sizes that there are.
+        num_heads: Largest number of heads.
+        shared: One table for all sizes. Defaults to True.
+    """
+
+    def __init__(self, sizes: Sequence[int], num_heads: int, shared: bool = True) -> None:
+        super().__init__()
+        self.shared = shared
+        sides = {self._name(size): 2 * size - 1 for size in sorted(sizes)}
+        self.tables = nn.ParameterDict(
+            {name: nn.Parameter(torch.zeros(num_heads, side, side)) for name, side in sides.items()}
+        )
+
+    def _name(self, size: int) -> str:
+        return 'shared' if self.shared else str(size)
+
+    @property
+    def offers(self) -> str:
+        """The window sizes that the tables serve, in words."""
+        return f'up to {_size_of(self.tables["shared"])}' if self.shared else ', '.join(self.tables)
+
+    def serves(self, size: int) -> bool:
+        """Whether there is a table for a window size."""
+        return size <= _size_of(self.tables['shared']) if self.shared else str(size) in self.tables
+
+    def forward(self, size: int, windows: Windows, num_heads: int, common: WindowTables) -> Tensor:
+        """The bias (heads, tokens, tokens) of a window that is asked for, where it may be clamped to a smaller one."""
+        side = 2 * windows.size - 1
+        table = prefix(self.tables[self._name(size)], num_heads, side, side).flatten(1)
+        return table.index_select(1, common.entries(windows.size)).unflatten(1, (windows.size**2, -1))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Interpolate tables of a checkpoint of other window sizes, as Swin's are for larger images."""
+        for name, table in self.tables.items():
+            key = f'{prefix}tables.{name}'
+            stored = state_dict.get(key)
+            if stored is not None and stored.ndim == 3 and stored.shape[1:] != table.shape[1:]:
+                state_dict[key] = resize_table(stored, _size_of(table))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def resize_table(table: Tensor, size: int) -> Tensor:
+    """A table (heads, 2 · old − 1, 2 · old − 1) interpolated for windows of another size."""
+    old, new = zigzag(_size_of(table)).argsort(), zigzag(size)
+    grid = table[:, old][:, :, old][None].float()
+    resized = F.interpolate(grid, (2 * size - 1, 2 * size - 1), mode='bicubic', align_corners=False)
+    return resized[0, :, new][:, :, new].to(table.dtype)
+
+
+def _size_of(table: Tensor) -> int:
+    return (table.shape[-1] + 1) // 2
