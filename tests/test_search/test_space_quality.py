@@ -267,7 +267,7 @@ def test_a_tendency_is_json() -> None:
     assert json.loads(json.dumps(data)) == data
     assert data[0] == dict(
         path='stages[0].embed_dim', choices=[224, 256, 288], et_errors=[25.0, None, 20.0], counts=[1, 0, 1],
-        slope=-5.0, steps=13, moved=[1056, 1088, 1120],
+        slope=-5.0, wanted=13, steps=13, moved=[1056, 1088, 1120],
     )  # fmt: skip
     assert data[2]['counts'] == [2, 0, 4]  # blocks of the smallest and of the largest
 
@@ -277,9 +277,9 @@ def test_a_tendency_is_json() -> None:
     [
         (dict(rounding='ceil'), "`rounding` should be one of floor, symmetric, but got 'ceil'"),
         (dict(unit='percent'), "`unit` should be one of step, choice, but got 'percent'"),
-        (dict(threshold=0), '`threshold` should be above 0, but got 0'),
-        (dict(threshold=-0.4), '`threshold` should be above 0, but got -0.4'),
-        (dict(threshold=float('nan')), '`threshold` should be above 0, but got nan'),
+        (dict(threshold=0), '`threshold` should be a number above 0, but got 0'),
+        (dict(threshold=-0.4), '`threshold` should be a number above 0, but got -0.4'),
+        (dict(threshold=float('nan')), '`threshold` should be a number above 0, but got nan'),
         (dict(steps=dict(depth=0)), '`steps` should be numbers above 0, but got 0 for depth'),
         (dict(steps=dict(depth=1, width=-16)), '`steps` should be numbers above 0, but got -16 for width'),
         (dict(steps=dict(depth=True)), '`steps` should be numbers above 0, but got True for depth'),
@@ -311,3 +311,20 @@ def test_no_sample_is_refused() -> None:
 def test_every_dimension_of_the_space_has_a_tendency() -> None:
     found = SpaceEvolution({}).tendencies(S3, [Sample(S3.largest(), 1.0)])
     assert [t.dimension for t in found] == [*stage_dimensions(S3)]
+
+
+def test_steps_upwards_are_taken_back_from_the_weakest_on() -> None:
+    space = SearchSpace.from_dict(
+        dict(family='toy', stages=[dict(width=[4, 6, 8], depth=[2, 3], block=dict(k=[3, 5]))])
+    )
+    rule = SpaceEvolution(dict(width=2, depth=1, k=2), threshold=1.0)
+    steep = judged(lambda arch: 60 - 2.5 * width_of(arch) - 2.2 * arch.stages[0].depth, space)
+    wanted = {t.dimension.name: t for t in rule.tendencies(space, steep)}
+    assert (wanted['width'].steps, wanted['depth'].steps) == (5, 3)
+    kept = rule.restrain(space, list(wanted.values()), lambda moved: moved.largest().stages[0]['width'] <= 12)
+    found = {t.dimension.name: t for t in kept}
+    assert (found['width'].wanted, found['width'].steps, found['width'].moved) == (5, 2, (8, 10, 12))
+    assert found['depth'].steps == 0 and found['depth'].moved == (2, 3)  # the weaker one went first
+    assert rule.restrain(space, list(wanted.values()), lambda moved: True) == tuple(wanted.values())
+    never = rule.restrain(space, list(wanted.values()), lambda moved: False)
+    assert all(t.steps <= 0 for t in never)

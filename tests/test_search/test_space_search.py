@@ -119,6 +119,18 @@ def test_a_space_moves_as_its_samples_say(finished: Path) -> None:
     assert moved
 
 
+def test_a_space_does_not_outgrow_its_limits(tmp_path: Path) -> None:
+    """However steep the slopes are, a tenth of the moved space is within the limits."""
+    limited = dict(SEARCH, constraint=dict(macs=(None, 0.45e6)))
+    evolution = dict(steps=STEPS['s3'], threshold=0.01)
+    search = make_runner(config(tmp_path / 'run', iterations=1, evolution=evolution, search=limited))
+    last = search.train()
+    found = json.loads((tmp_path / 'run/step_0/et_errors.json').read_text())['dimensions']
+    assert any(dimension['steps'] < dimension['wanted'] for dimension in found)
+    assert search._room(last) >= 0.1
+    assert all(dimension['steps'] == dimension['wanted'] for dimension in found if dimension['wanted'] <= 0)
+
+
 def test_the_same_again(finished: Path, tmp_path: Path) -> None:
     run(config(tmp_path / 'run'))
     assert results(tmp_path / 'run') == results(finished)
@@ -269,7 +281,7 @@ def test_limits_are_checked_before_anything_is_trained(tmp_path: Path) -> None:
     cfg = config(tmp_path / 'run', iterations=1, search=dict(SEARCH, constraint=dict(macs=(1e12, None))), constraint={})
     with pytest.raises(InfeasibleError, match='has macs >= 1000G'):
         run(cfg)
-    assert not (tmp_path / 'run/step_1').exists()
+    assert not (tmp_path / 'run/step_1/supernet').exists()
 
 
 def test_a_folder_of_another_space_search(finished: Path) -> None:

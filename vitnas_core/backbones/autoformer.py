@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from .. import zoo
 from ..costs import Cost, as_size
-from ..costs.autoformer import HEAD_DIM, PEG_SIDE, POSITIONS, autoformer_cost, read_autoformer, token_grid
+from ..costs.autoformer import HEAD_DIM, PEG_SIDE, POSITIONS, autoformer_cost, read_autoformer
+from ..costs.reading import token_grid
 from ..elastic import (
     DropPath,
     ElasticConv2d,
@@ -395,7 +396,11 @@ def _check_settings(settings: dict[str, Any], fewest: int) -> None:
         if not isinstance(settings[name], (int, float)) or not 0 <= settings[name] <= 1:
             raise VitnasError(f'`{name}` should be from 0 to 1, but got {settings[name]!r}')
     indices = settings['out_indices']
-    if not isinstance(indices, tuple) or not indices or any(not -fewest <= i < fewest for i in indices):
+    if (
+        not isinstance(indices, tuple)
+        or not indices
+        or any(type(i) is not int or not -fewest <= i < fewest for i in indices)
+    ):
         raise VitnasError(
             f'`out_indices` should be from {-fewest} to {fewest - 1}, as the shallowest architecture '
             f'has {fewest} blocks, but got {indices!r}'

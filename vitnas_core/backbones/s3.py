@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .. import zoo
 from ..costs import Cost, as_size
-from ..costs.s3 import HEAD_DIM, S3Block, S3Stage, read_s3, s3_cost, stage_maps
+from ..costs.s3 import HEAD_DIM, S3Block, S3Stage, check_out_indices, read_s3, s3_cost, stage_maps
 from ..elastic import (
     DropPath,
     ElasticConv2d,
@@ -171,7 +171,7 @@ class S3(ElasticBackbone):
     attends to, and to even sides before they are merged. A window that is larger than its map is clamped to it.
 
     Args:
-        arch: A fixed architecture: a zoo name (``'s3-tiny'``), a file, or the data.
+        arch: A fixed architecture: a zoo name (``'s3-t'``), a file, or the data.
         space: A search space, likewise. Exactly one of the two is given.
         img_size: Image side for which bias tables are stored: a window that is larger than its map there is clamped
             for good, as in the published networks. Defaults to 224.
@@ -375,11 +375,7 @@ def _check_settings(settings: dict[str, Any], stages: int) -> None:
     for name in ('attn_drop_rate', 'drop_path_rate'):
         if not isinstance(settings[name], (int, float)) or not 0 <= settings[name] <= 1:
             raise VitnasError(f'`{name}` should be from 0 to 1, but got {settings[name]!r}')
-    indices = settings['out_indices']
-    if not isinstance(indices, tuple) or not indices or any(not -stages <= i < stages for i in indices):
-        raise VitnasError(
-            f'`out_indices` should be from {-stages} to {stages - 1}, as there are {stages} stages, but got {indices!r}'
-        )
+    check_out_indices(settings['out_indices'], stages)
 
 
 def _maxima(space: SearchSpace) -> tuple[S3Stage, ...]:

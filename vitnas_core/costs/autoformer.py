@@ -8,7 +8,7 @@ from functools import lru_cache
 from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Choices
 from .cost import Cost, as_size
-from .reading import check_names, read_ratio, read_width, whole
+from .reading import check_names, read_ratio, read_width, token_grid, whole
 
 HEAD_DIM = 64
 """Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
@@ -62,11 +62,6 @@ def _outside_cost(width: int, patches: int, num_classes: int, stored: int, patch
     pixels = 3 * patch_size * patch_size
     params = width * (pixels + 1) + width + stored * width + 2 * width + num_classes * (width + 1)
     return params, patches * width * pixels + width * num_classes
-
-
-def token_grid(size: tuple[int, int], patch_size: int) -> tuple[int, int]:
-    """Rows and columns of patches; sides are padded to whole ones."""
-    return -(-size[0] // patch_size), -(-size[1] // patch_size)
 
 
 def read_autoformer(arch: Arch) -> tuple[int, list[tuple[int, float]]]:

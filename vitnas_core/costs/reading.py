@@ -1,10 +1,10 @@
-"""Reading the choices of an architecture, with the path of what is wrong; each kind of choices is read once."""
+"""What costs of all families need: the choices of an architecture, read with the path of what is wrong, and grids."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from ..errors import ArchError
+from ..errors import ArchError, VitnasError
 from ..spaces import Choices
 
 
@@ -57,3 +57,14 @@ def read_ratio(block: Choices, width: int) -> float:
     if int(width * ratio) < 1:
         raise ArchError(f'.mlp_ratio is {ratio}, which leaves no hidden unit of {width} channels')
     return float(ratio)
+
+
+def token_grid(size: tuple[int, int], patch_size: int) -> tuple[int, int]:
+    """Rows and columns of patches; sides are padded to whole ones.
+
+    Raises:
+        VitnasError: ``patch_size`` is not a whole number of at least 1.
+    """
+    if isinstance(patch_size, bool) or patch_size != int(patch_size) or patch_size < 1:
+        raise VitnasError(f'`patch_size` should be a whole number of at least 1, but got {patch_size!r}')
+    return -(-size[0] // patch_size), -(-size[1] // patch_size)

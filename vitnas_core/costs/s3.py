@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Choices
 from .cost import Cost, as_size
-from .reading import check_names, read_ratio, read_width, whole
+from .reading import check_names, read_ratio, read_width, token_grid, whole
 
 HEAD_DIM = 32
 """Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
@@ -44,6 +44,7 @@ def s3_cost(
         raise VitnasError(f'`num_classes` should be at least 0, but got {num_classes!r}')
     maps = stage_maps(as_size('input_size', input_size), patch_size, len(stages))
     sides = [min(size) for size in stage_maps(as_size('img_size', img_size), patch_size, len(stages))]
+    check_out_indices(out_indices, len(stages))
     outputs = [index % len(stages) for index in out_indices]
     pixels = 3 * patch_size * patch_size
     params, macs = 0, maps[0][0] * maps[0][1] * stages[0].embed_dim * pixels
@@ -59,7 +60,7 @@ def s3_cost(
             params += more[0]
             macs += runs * more[1]
         previous = width
-    width = stages[max(outputs)].embed_dim
+    width = stages[outputs[-1]].embed_dim
     return Cost(params + num_classes * (width + 1), macs + num_classes * width)
 
 
@@ -78,9 +79,21 @@ def _block_cost(width: int, block: S3Block, size: tuple[int, int], side: int) ->
     return params, macs + tokens * (inner * width + 2 * width * hidden)
 
 
+def check_out_indices(indices: Sequence[int], stages: int) -> None:
+    """Check after which stages features are returned.
+
+    Raises:
+        VitnasError: They are none, or not stages.
+    """
+    if not isinstance(indices, (list, tuple)) or not indices or any(i not in range(-stages, stages) for i in indices):
+        raise VitnasError(
+            f'`out_indices` should be from {-stages} to {stages - 1}, as there are {stages} stages, but got {indices!r}'
+        )
+
+
 def stage_maps(size: tuple[int, int], patch_size: int, stages: int) -> list[tuple[int, int]]:
     """Rows and columns of each stage's tokens; sides are padded to whole patches, and to even ones for merging."""
-    maps = [(-(-size[0] // patch_size), -(-size[1] // patch_size))]
+    maps = [token_grid(size, patch_size)]
     for _ in range(stages - 1):
         maps.append((-(-maps[-1][0] // 2), -(-maps[-1][1] // 2)))
     return maps

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from .layers import prefix
@@ -170,12 +171,16 @@ class RelativeBias(nn.Module):
         return table.index_select(1, common.entries(windows.size)).unflatten(1, (windows.size**2, -1))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Interpolate tables of a checkpoint of other window sizes, as Swin's are for larger images."""
+        """Interpolate tables of a checkpoint of other window sizes, as Swin's are for larger images; it is said so.
+
+        That is for images of another size. For the centre of a supernet's table there is ``extract``.
+        """
         for name, table in self.tables.items():
             key = f'{prefix}tables.{name}'
             stored = state_dict.get(key)
             if stored is not None and stored.ndim == 3 and stored.shape[1:] != table.shape[1:]:
                 state_dict[key] = resize_table(stored, _size_of(table))
+                print_log(f'{key} is interpolated from windows of {_size_of(stored)} to {_size_of(table)}', 'current')
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

@@ -212,6 +212,8 @@ class SearchLoop(BaseLoop):
         if not ranked(history):
             raise VitnasError(f'none of the {len(history)} candidates has a score: is the supernet trained?')
         best = ranked(history)[0]
+        if self.evaluator.metric is None:  # all candidates were in the journal: one is scored to learn of what
+            self.evaluator.evaluate(best.arch)
         self.backbone.set_arch(best.arch)
         if self.rank == 0:
             self.write_pictures()

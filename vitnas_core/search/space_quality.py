@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,13 +70,15 @@ class Tendency:
         dimension: The dimension.
         qualities: The E-T error of the architectures that have each choice; None for a choice that none has.
         slope: w of the line through them (Eq. 7), in percent of error a step; 0 where there are less than two points.
-        steps: How many steps all choices move (Eq. 8); 0 where nothing moves.
+        wanted: How many steps Eq. 8 moves all choices.
+        steps: How many they move: as many, or fewer where the space would outgrow its limits.
         moved: The choices after that.
     """
 
     dimension: StageDimension
     qualities: tuple[SpaceQuality | None, ...]
     slope: float
+    wanted: int
     steps: int
     moved: tuple[Value, ...]
 
@@ -88,6 +90,7 @@ class Tendency:
             'et_errors': [None if q is None else q.et_error for q in self.qualities],
             'counts': [0 if q is None else q.count for q in self.qualities],
             'slope': self.slope,
+            'wanted': self.wanted,
             'steps': self.steps,
             'moved': list(self.moved),
         }
@@ -202,17 +205,43 @@ class SpaceEvolution:
         qualities = tuple(SpaceQuality.of(found, self.top) if found else None for found in errors.values())
         step = self.steps.get(dimension.name)
         if step is None:
-            return Tendency(dimension, qualities, 0.0, 0, dimension.options)
+            return Tendency(dimension, qualities, 0.0, 0, 0, dimension.options)
         points = [(float(v), q.et_error) for v, q in zip(dimension.options, qualities) if q is not None]
         unit = step if self.unit == 'step' else 1.0
         slope = _slope([v / unit for v, _ in points], [error for _, error in points])
         # The last decimals of a slope are rounding: without this a flat dimension would move by them.
         wanted = -int(ROUNDINGS[self.rounding](round(slope / self.threshold, DIGITS)))
-        moved = [v for v in dimension.options if not isinstance(v, str)]
-        while wanted < 0 and round(max(moved) + wanted * step, DIGITS) <= 0:
+        largest = max(v for v in dimension.options if not isinstance(v, str))
+        while wanted < 0 and round(largest + wanted * step, DIGITS) <= 0:
             wanted += 1  # as far down as leaves a choice
-        moved_to = moved_options(dimension.options, wanted * step, dimension.path)
-        return Tendency(dimension, qualities, slope, wanted, moved_to)
+        return self._moved(Tendency(dimension, qualities, slope, wanted, 0, ()), wanted)
+
+    def _moved(self, tendency: Tendency, steps: int) -> Tendency:
+        dimension = tendency.dimension
+        moved = moved_options(dimension.options, steps * self.steps[dimension.name], dimension.path)
+        return replace(tendency, steps=steps, moved=moved)
+
+    def restrain(
+        self, space: SearchSpace, tendencies: Sequence[Tendency], fits: Callable[[SearchSpace], bool]
+    ) -> tuple[Tendency, ...]:
+        """Take back steps upwards, one by one from the weakest slope on, until the space fits.
+
+        Eq. 8 knows no limits: under its floor every dimension that seems to gain anything moves up, and a space can
+        leave all that it was searched for in one step.
+
+        Args:
+            space: The space that moves.
+            tendencies: Where it should.
+            fits: Whether a space may be reached.
+        """
+        kept = list(tendencies)
+        while not fits(self.evolve(space, kept)):
+            rising = [i for i, tendency in enumerate(kept) if tendency.steps > 0]
+            if not rising:
+                break
+            weakest = min(rising, key=lambda i: abs(kept[i].slope))
+            kept[weakest] = self._moved(kept[weakest], kept[weakest].steps - 1)
+        return tuple(kept)
 
     def evolve(self, space: SearchSpace, tendencies: Sequence[Tendency]) -> SearchSpace:
         """The space after its dimensions have moved (Alg. 1, line 10)."""

@@ -11,28 +11,32 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dist import barrier, broadcast_object_list, is_main_process
 from mmengine.logging import MMLogger
 
 from .. import zoo
-from ..costs import Constraint
+from ..backbones import ElasticBackbone
+from ..costs import Constraint, Cost
 from ..errors import SpaceError, VitnasError
 from ..fileio import atomic_write
 from ..launch import make_runner
 from ..models import backbone_of, space_config
 from ..registry import LOOPS, RUNNERS
 from ..scoring import in_percent
-from ..spaces import SearchSpace, stage_dimensions
+from ..spaces import Arch, SearchSpace, stage_dimensions
 from .candidate import Candidate, ranked
 from .feasible import FeasibleSpace
 from .journal import difference, read_candidates
 from .loops import SearchLoop
-from .space_quality import Sample, SpaceEvolution, SpaceStep
+from .space_quality import Sample, SpaceEvolution, SpaceStep, Tendency
 
 _JUDGING = ('evaluator', 'input_size', 'num_classes', 'metric', 'keep_gb')
 """Settings of the search that also hold for the architectures by which a space is judged."""
+_ROOM, _DRAWS = 0.1, 500
+"""Which share of a moved space should be within the limits, unless the space before had less; judged by how many."""
 _DECIDING = ('model', 'train_cfg', 'optim_wrapper', 'param_scheduler', 'custom_hooks', 'randomness')
 """What else in a config decides where a space moves, besides the images and ``space_search`` itself."""
 
@@ -42,7 +46,8 @@ class SpaceSearch:
     """Evolve a search space by the errors of architectures drawn from it, then search the last one.
 
     ``iterations`` times: train a supernet of the space (as the config's ``train_cfg`` says), draw architectures within
-    the limits, and move every dimension where their errors tend (:class:`SpaceEvolution`). Then train a supernet of
+    the limits, and move every dimension where their errors tend (:class:`SpaceEvolution`), but not so far that next to
+    nothing of the space would be within the limits. Then train a supernet of
     the evolved space, draw from it too, and search it. A config asks for it by ``runner_type='vitnas.SpaceSearch'``
     and ``space_search=dict(…)``; the images that architectures are compared on are those of ``val_dataloader``.
 
@@ -114,17 +119,18 @@ class SpaceSearch:
             where = f'step_{step}'
             self._say(f'{where} of {self.iterations}: a space of {space.size():.3g} architectures')
             self._write(f'{where}/space.json', space.to_json() + '\n')
+            self._check_feasible(space, self.constraint)
+            if step == self.iterations:
+                self._check_feasible(space, self.search.get('constraint'))
             checkpoint = self._train_supernet(where, checkpoint)
             samples = self._draw(where, space, checkpoint)
-            tendencies = self.evolution.tendencies(space, samples) if step < self.iterations else ()
+            tendencies = self._tendencies(space, samples) if step < self.iterations else ()
             steps.append(SpaceStep(space, samples, tendencies, self.evolution.top))
             self._write_quality(where, steps[-1])
             self._report(steps)
             if tendencies:
                 moved = self.evolution.evolve(space, tendencies)
                 space = dataclasses.replace(moved, name=f'{self.space.name or self.space.family}-{step + 1}')
-                for limits in (self.constraint, self.search.get('constraint'))[: 1 + (step + 1 == self.iterations)]:
-                    self._check_feasible(space, limits)
         self._run_search(f'step_{self.iterations}/search', self.search, f'step_{self.iterations}', checkpoint)
         self._report(steps, [('The search of the last space', f'step_{self.iterations}/search/report.html')])
         self._say(f'the best architecture is {self.folder}/step_{self.iterations}/search/best_arch.json')
@@ -156,7 +162,7 @@ class SpaceSearch:
             limits = dict(constraint=self.constraint, num_candidates=self.num_samples)
             loop = dict(type='vitnas.RandomSearchLoop', **limits, **judging)
             runner = self._run_search(f'{where}/samples', loop, where, checkpoint)
-            text = samples_table(space, read_candidates(history), runner.train_loop.evaluator.metric or '')
+            text = samples_table(space, read_candidates(history), runner.train_loop.evaluator.metric)
             self._write(f'{where}/samples.csv', text)
         with table.open(newline='', encoding='utf-8') as file:
             errors = {int(row['id']): float(row['error']) for row in csv.DictReader(file)}
@@ -192,11 +198,29 @@ class SpaceSearch:
         barrier()
         return runner
 
+    def _tendencies(self, space: SearchSpace, samples: Sequence[Sample]) -> tuple[Tendency, ...]:
+        """Where the dimensions move, so that what the space becomes still has room within the limits."""
+        found = self.evolution.tendencies(space, samples)
+        needed = min(_ROOM, self._room(space))
+        return self.evolution.restrain(space, found, lambda moved: self._room(moved) >= needed)
+
+    def _room(self, space: SearchSpace) -> float:
+        """The share of a space's architectures that is within the limits of the drawn ones."""
+        backbone, limits = self._backbone(space), Constraint(self.constraint)
+        rng = np.random.default_rng(0)
+        met = [limits.met(self._price(backbone, space.sample(rng))) for _ in range(_DRAWS)]
+        return sum(met) / len(met)
+
+    def _backbone(self, space: SearchSpace) -> ElasticBackbone:
+        return backbone_of(space_config(self.cfg.model, space.to_dict()))
+
+    def _price(self, backbone: ElasticBackbone, arch: Arch) -> Cost:
+        return backbone.price(arch, self.search['input_size'], self.search.get('num_classes', 0))
+
     def _check_feasible(self, space: SearchSpace, limits: Mapping[str, Any] | None) -> None:
         """Refuse a space that cannot be searched before a supernet of it is trained."""
-        backbone = backbone_of(space_config(self.cfg.model, space.to_dict()))
-        size, classes = self.search['input_size'], self.search.get('num_classes', 0)
-        FeasibleSpace(space, lambda arch: backbone.price(arch, size, classes), Constraint(limits))
+        backbone = self._backbone(space)
+        FeasibleSpace(space, lambda arch: self._price(backbone, arch), Constraint(limits))
 
     # files
 
@@ -234,9 +258,11 @@ class SpaceSearch:
         self._write(f'{where}/et_errors.json', json.dumps(data, indent=1) + '\n')
         self._say(f'{where}: E-T error {quality.et_error:.2f} % of {quality.count} architectures')
         for tendency in step.tendencies:
-            if tendency.steps:
-                old, new = (', '.join(map(str, v)) for v in (tendency.dimension.options, tendency.moved))
-                self._say(f'{where}: {tendency.dimension.path} moves from {old} to {new}')
+            old, new = (', '.join(map(str, v)) for v in (tendency.dimension.options, tendency.moved))
+            held = f' ({tendency.wanted} steps were wanted)' if tendency.wanted != tendency.steps else ''
+            if tendency.steps or held:
+                words = f'moves from {old} to {new}' if tendency.steps else f'stays at {old}'
+                self._say(f'{where}: {tendency.dimension.path} {words}{held}')
 
     def _report(self, steps: Sequence[SpaceStep], links: Sequence[tuple[str, str]] = ()) -> None:
         """Write ``report.html`` and its pictures."""

@@ -2,8 +2,8 @@
 
 _base_ = ['../../../../configs/supernets/s3.py', '../../../../configs/_base_/datasets/fashion_mnist.py']
 
-# The first 6,000 training images, 200 of each class held out; architectures are compared on the held-out ones.
-subset = dict(per_class=200, dataset=dict(indices=6000))
+# The first 5,000 training images, 100 of each class held out; architectures are compared on the held-out ones.
+subset = dict(per_class=100, dataset=dict(indices=5000))
 train_dataloader = dict(batch_size=64, dataset=subset)
 val_dataloader = dict(dataset=subset)
 
