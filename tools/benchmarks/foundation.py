@@ -4,6 +4,8 @@
     fused    fused relative positions against the published formula, forward and backward, time and peak memory
     elastic  a training step of the elastic network at an architecture against the extracted one
     step     a training step of fixed AutoFormer-T against timm's DeiT-Ti
+    windows  attention in windows written out against torch's fused one, with a bias that learns and without
+    s3       a training step of fixed S3-T against timm's swin_s3_tiny_224, and of elastic against extracted
 
 Contenders take turns and the median of the turns' ratios counts, so that what else the machine does hits both.
 """
@@ -25,8 +27,8 @@ from torch import Tensor, nn
 
 import vitnas_core  # noqa: F401  (before timm: it mends its import)
 from vitnas_core import zoo
-from vitnas_core.backbones import AutoFormer
-from vitnas_core.elastic import RelativePositions2D, TokenGrid
+from vitnas_core.backbones import FAMILIES, S3, AutoFormer
+from vitnas_core.elastic import RelativePositions2D, TokenGrid, attend
 
 HEAD_DIM, REACH = 64, 14
 
@@ -56,9 +58,11 @@ def benchmark_price(rounds: int) -> None:
         space, rng = zoo.load_space(name), np.random.default_rng(0)
         archs = [space.sample(rng) for _ in range(20_000)]
 
-        def price(archs: list = archs) -> None:
+        family = FAMILIES[space.family]
+
+        def price(archs: list = archs, family: type = family) -> None:
             for arch in archs:
-                AutoFormer.cost(arch, 224, 1000)
+                family.cost(arch, 224, 1000)
 
         seconds = turns({'price': price}, rounds)
         print(f'  {name}: {len(archs) / statistics.median(seconds["price"]):,.0f} architectures a second')
@@ -185,11 +189,54 @@ def benchmark_step(rounds: int) -> None:
         print(f'  AutoFormer-T {name}: / DeiT-Ti {ratio(seconds, name, "deit")}')
 
 
+def biased(shape: tuple[int, ...], learns: bool, fused: bool) -> Callable[[], None]:
+    """Attention with a bias on (windows, heads, tokens, 32), forward and, where the bias learns, backward."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(shape, requires_grad=learns) for _ in range(3))
+    bias = torch.randn(shape[1], shape[2], shape[2], requires_grad=learns)
+
+    def run() -> None:
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias) if fused else attend(q, k, v, bias=bias)
+        if learns:
+            out.sum().backward()
+
+    return run
+
+
+def benchmark_windows(rounds: int) -> None:
+    """Attention of S3-T's stages on 8 images: scaled_dot_product_attention against what a CPU runs here."""
+    for shape in ((512, 3, 49, 32), (128, 6, 49, 32), (8, 12, 196, 32), (8, 24, 49, 32)):
+        for learns in (True, False):
+            seconds = turns({name: biased(shape, learns, name == 'fused') for name in ('fused', 'plain')}, rounds)
+            what = 'forward and backward' if learns else 'forward'
+            print(f'  {shape[0]} windows of {shape[2]}, {what}: fused / written out {ratio(seconds, "fused", "plain")}')
+
+
+def benchmark_s3(rounds: int) -> None:
+    """Training steps at 224 x 224, batch 8: S3-T against timm's, and elastic against extracted."""
+    import timm
+
+    x = torch.randn(8, 3, 224, 224)
+    contenders = {name: trainer(timm.create_model(name), x) for name in ('vitnas_s3_t', 'swin_s3_tiny_224')}
+    seconds = turns(contenders, rounds)
+    print(f'  S3-T: / timm {ratio(seconds, "vitnas_s3_t", "swin_s3_tiny_224")}')
+    widths = dict(
+        embed_dim=[64, 96], depth=[1, 2], block=dict(num_heads=[2, 3], mlp_ratio=[3.0, 4.0], window_size=[7, 14])
+    )
+    elastic = S3(space=dict(family='s3', stages=[widths] * 4))
+    for name, arch in (('smallest', elastic.space.smallest()), ('largest', elastic.space.largest())):
+        elastic.set_arch(arch)
+        seconds = turns({'elastic': trainer(elastic, x), 'fixed': trainer(elastic.extract(), x)}, rounds)
+        print(f'  {name}: elastic / extracted {ratio(seconds, "elastic", "fixed")}')
+
+
 PARTS = {
     'price': benchmark_price,
     'fused': benchmark_fused,
     'elastic': benchmark_elastic,
     'step': benchmark_step,
+    'windows': benchmark_windows,
+    's3': benchmark_s3,
 }
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mmengine.logging import MMLogger
 from .. import zoo
 from ..backbones import ElasticBackbone
 from ..costs import Constraint, Cost
-from ..errors import SpaceError, VitnasError
+from ..errors import VitnasError
 from ..fileio import atomic_write
 from ..launch import make_runner
 from ..models import backbone_of, space_config
@@ -117,7 +118,7 @@ class SpaceSearch:
         space, checkpoint = self.space, None
         for step in range(self.iterations + 1):
             where = f'step_{step}'
-            self._say(f'{where} of {self.iterations}: a space of {space.size():.3g} architectures')
+            self._say(f'{where} of {self.iterations}: a space of {Decimal(space.size()):.3g} architectures')
             self._write(f'{where}/space.json', space.to_json() + '\n')
             self._check_feasible(space, self.constraint)
             if step == self.iterations:
@@ -346,7 +347,7 @@ def _check_config(cfg: Config) -> None:
         if not cfg.get(name):
             raise VitnasError(f'a space search trains supernets and compares architectures: the config lacks `{name}`')
     if cfg.get('load_from'):
-        raise SpaceError(
+        raise VitnasError(
             f'load_from is {cfg.load_from}, but every supernet of a space search is trained here; for weights from '
             f'one to the next give space_search.inherit=True'
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from .formats import plain
 
@@ -111,6 +111,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], marked: int = -1, 
     heading = ''.join(f'<th>{escape(cell)}</th>' for cell in head)
     top = f'<thead><tr>{heading}</tr></thead>' if head else ''
     return f'<div class="scroll"><table class="{kind}">{top}<tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def settings(pairs: Mapping[str, str]) -> str:
+    """What a run was asked for, a row a setting."""
+    return table([], [[escape(name), escape(value)] for name, value in pairs.items()], kind='settings')
 
 
 def details(summary: str, text: str) -> str:

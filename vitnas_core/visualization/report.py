@@ -67,7 +67,7 @@ def write_report(
     plots = list(_plots(candidates, front, best, limits, metric, baselines))
     rest = plots[2:] + rest
     # Two cards a row: the last one takes a whole row where it would be alone.
-    rest.append(page.card('Settings', _settings(settings), '' if len(rest) % 2 else 'wide'))
+    rest.append(page.card('Settings', page.settings(settings), '' if len(rest) % 2 else 'wide'))
     parts = [
         f'<h1>{page.escape(title)}</h1>',
         f'<p class="faint">Limits of the search: {page.escape(limits_text(limits))}.</p>',
@@ -131,10 +131,6 @@ def _comparison(best: Candidate, baselines: Sequence[Baseline], costs: Sequence[
         cells = [cost_text(key, cost.get(key)) for key in costs]
         rows.append([page.escape(name, 60), score_text(metric, score), difference, *cells])
     return page.table(['network', metric, 'to the winner', *map(cost_label, costs)], rows, marked=0)
-
-
-def _settings(settings: Mapping[str, str]) -> str:
-    return page.table([], [[page.escape(k), page.escape(v)] for k, v in settings.items()], kind='settings')
 
 
 def _tables(

@@ -56,7 +56,7 @@ def write_space_report(
         *_cards(steps),
         *_tendencies(steps),
         # Two cards a row: settings take a whole row where they would be alone.
-        page.card('Settings', _settings(settings), '' if links else 'wide'),
+        page.card('Settings', page.settings(settings), '' if links else 'wide'),
         *files,
         f'</div><footer>vitnas {page.escape(__version__)}</footer>',
     ]
@@ -83,8 +83,12 @@ def _cards(steps: Sequence[SpaceStep]) -> Iterator[str]:
     svg = inline_svg(draw_error_distribution(steps), 'errors', 'Distribution of the errors of every space')
     note = 'Which share of the architectures of a space has at most this error.'
     yield page.card('Errors of the spaces', page.plot(svg), note=note)
-    note = 'Errors in percent. The E-T error is the mean of the expected error, of all architectures, and the top-tier '
-    yield page.card('The spaces', _space_table(steps), note=f'{note}error, of the best 50.')
+    top = steps[0].top
+    note = (
+        'Errors in percent. The E-T error is the mean of the expected error, of all architectures, and the top-tier '
+        f'error, of the best {f"{top:g}" if top >= 1 else f"{top:.0%}"}.'
+    )
+    yield page.card('The spaces', _space_table(steps), note=note)
     for number in dict.fromkeys((0, len(steps) - 1)):
         if any(dimension.name == 'depth' for dimension in stage_dimensions(steps[number].space)):
             label = f'Errors by number of blocks, step {number}'
@@ -120,17 +124,17 @@ def _tendency_row(found: Tendency) -> list[str]:
         _choices(found.dimension.options),
         errors,
         f'{found.slope:+#.3g}'.replace('-', '−'),
-        f'{found.steps:+d}'.replace('-', '−') if found.steps else '0',
+        _steps(found.steps) + (f' ({_steps(found.wanted)} wanted)' if found.wanted != found.steps else ''),
         _choices(found.moved) if found.steps else '–',
     ]
 
 
+def _steps(count: int) -> str:
+    return f'{count:+d}'.replace('-', '−') if count else '0'
+
+
 def _choices(options: Sequence[Value]) -> str:
     return page.escape(', '.join(map(choice_text, options)))
-
-
-def _settings(settings: Mapping[str, str]) -> str:
-    return page.table([], [[page.escape(k), page.escape(v)] for k, v in settings.items()], kind='settings')
 
 
 def _links(links: Sequence[tuple[str, str]]) -> str:
