@@ -22,7 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
 from vitnas_core import zoo  # before mm: it mends imports
-from vitnas_core.search.space_quality import ROUNDINGS, Sample, SpaceEvolution, SpaceStep
+from vitnas_core.search.space_quality import ROUNDINGS, TOP, Sample, SpaceEvolution, SpaceStep
 from vitnas_core.spaces import Arch, SearchSpace, StageDimension, stage_dimensions
 from vitnas_core.text import table
 
@@ -253,12 +253,15 @@ def main(args: list[str] | None = None) -> bool:
     parser.add_argument('--rounding', choices=list(ROUNDINGS), default='floor')
     parser.add_argument('--unit', choices=['step', 'choice'], default='step')
     parser.add_argument('--samples', type=int, default=SAMPLES, help='N: architectures drawn from each space')
+    parser.add_argument(
+        '--top', type=float, default=TOP, help='of SpaceEvolution: how many are the top tier, or a share'
+    )
     parser.add_argument('--noise', type=float, default=NOISE, help='of a measured error, in percent')
     options = parser.parse_args(args)
     if options.seeds < 2:
         parser.error(f'`--seeds` should be at least 2, for a deviation over seeds, but got {options.seeds}')
     start, truth, seeds = time.perf_counter(), Truth(TRUTH, options.noise), range(options.seeds)
-    rule = SpaceEvolution(STEPS, rounding=options.rounding, unit=options.unit)
+    rule = SpaceEvolution(STEPS, rounding=options.rounding, unit=options.unit, top=options.top)
     summary = summarize(truth, rule, seeds, options.samples)
     report(summary)
     report_weak(truth, seeds)
