@@ -67,6 +67,7 @@ def main(args: list[str] | None = None) -> dict[str, Any]:
     cfg = read_config(options)
     cfg.train_cfg = cfg.train_dataloader = cfg.optim_wrapper = cfg.param_scheduler = None  # nothing is trained
     cfg.load_from, cfg.resume = None, False
+    cfg.pop('runner_type', None)
     for name in ('test_cfg', 'test_dataloader', 'test_evaluator'):
         if cfg.get(name) is None:
             raise VitnasError(f'a test needs `{name}`, but {options.config} has none')

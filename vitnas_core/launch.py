@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.distributed
 from mmengine.config import Config, DictAction
+from mmengine.dist import init_dist, is_distributed
 from mmengine.runner import Runner
 
 from .errors import VitnasError
@@ -57,7 +58,9 @@ def make_runner(cfg: Config) -> Any:
         unused = cfg.get('find_unused_parameters', False)
         wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False, find_unused_parameters=unused)
         cfg.model_wrapper_cfg = {**wrapper, **cfg.get('model_wrapper_cfg', {}), 'device_ids': None}
-    if 'runner_type' in cfg:
-        return RUNNERS.build(cfg)
     cfg.model = fill_channels(cfg.model)
-    return Runner.from_cfg(cfg)
+    if 'runner_type' not in cfg:
+        return Runner.from_cfg(cfg)
+    if cfg.launcher != 'none' and not is_distributed():  # mmengine's own runner does it by itself
+        init_dist(cfg.launcher, **cfg.get('env_cfg', {}).get('dist_cfg', {}))
+    return RUNNERS.build(cfg)

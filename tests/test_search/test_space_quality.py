@@ -321,10 +321,13 @@ def test_steps_upwards_are_taken_back_from_the_weakest_on() -> None:
     steep = judged(lambda arch: 60 - 2.5 * width_of(arch) - 2.2 * arch.stages[0].depth, space)
     wanted = {t.dimension.name: t for t in rule.tendencies(space, steep)}
     assert (wanted['width'].steps, wanted['depth'].steps) == (5, 3)
-    kept = rule.restrain(space, list(wanted.values()), lambda moved: moved.largest().stages[0]['width'] <= 12)
+    kept = rule.restrain(space, list(wanted.values()), lambda moved: int(moved.largest().stages[0]['width'] > 12))
     found = {t.dimension.name: t for t in kept}
     assert (found['width'].wanted, found['width'].steps, found['width'].moved) == (5, 2, (8, 10, 12))
     assert found['depth'].steps == 0 and found['depth'].moved == (2, 3)  # the weaker one went first
-    assert rule.restrain(space, list(wanted.values()), lambda moved: True) == tuple(wanted.values())
-    never = rule.restrain(space, list(wanted.values()), lambda moved: False)
+    assert rule.restrain(space, list(wanted.values()), lambda moved: 0) == tuple(wanted.values())
+    never = rule.restrain(space, list(wanted.values()), lambda moved: 1)
     assert all(t.steps <= 0 for t in never)
+    shrinking = rule.tendencies(space, judged(lambda arch: 60 + 2.5 * width_of(arch), space))
+    small = rule.restrain(space, shrinking, lambda moved: -int(moved.largest().stages[0]['width'] < 6))
+    assert [(t.wanted, t.steps) for t in small if t.dimension.name == 'width'] == [(-5, -1)]

@@ -20,6 +20,7 @@ from mmengine.config import Config
 from tests.families import FAMILIES
 from tests.supernets import model_config, supernet_config
 from vitnas_core.checkpoints import load_file, load_overlap
+from vitnas_core.costs import Constraint
 from vitnas_core.errors import CheckpointError, InfeasibleError, VitnasError
 from vitnas_core.launch import make_runner
 from vitnas_core.search import SpaceSearch, read_candidates
@@ -127,7 +128,7 @@ def test_a_space_does_not_outgrow_its_limits(tmp_path: Path) -> None:
     last = search.train()
     found = json.loads((tmp_path / 'run/step_0/et_errors.json').read_text())['dimensions']
     assert any(dimension['steps'] < dimension['wanted'] for dimension in found)
-    assert search._room(last) >= 0.1
+    assert search._room(last, Constraint(limited['constraint']))[0] >= 0.1
     assert all(dimension['steps'] == dimension['wanted'] for dimension in found if dimension['wanted'] <= 0)
 
 
@@ -171,7 +172,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_two_processes_go_the_same_way(tmp_path: Path) -> None:
-    """Ranks train and judge together, and leave one set of files, with which one process agrees."""
+    """Ranks train and judge together, and leave one set of files, from which one process has nothing to add."""
     (tmp_path / 'child.py').write_text(_CHILD)
     command = [sys.executable, '-m', 'torch.distributed.run', '--standalone', '--nproc_per_node=2']
     done = subprocess.run(
@@ -208,6 +209,29 @@ def test_killed_again_and_again_it_finds_the_same(finished: Path, tmp_path: Path
         assert mark is not None or process.returncode == 0, errors.decode()
     assert kills >= 4
     assert results(tmp_path / 'run') == results(finished)
+
+
+def test_a_moved_folder_goes_on(finished: Path, tmp_path: Path) -> None:
+    """Cut after the first epoch of a supernet, with checkpoints that were written under another path."""
+    shutil.copytree(finished, tmp_path / 'moved')
+    for name in ('step_2/supernet.json', 'step_2/samples.csv', 'step_2/supernet/epoch_2.pth'):
+        (tmp_path / 'moved' / name).unlink()
+    (tmp_path / 'moved/step_2/supernet/last_checkpoint').write_text('/gone/run/step_2/supernet/epoch_1.pth')
+    run(config(tmp_path / 'moved'))
+    assert results(tmp_path / 'moved') == results(finished)
+
+
+def test_files_that_were_changed(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished, tmp_path / 'run')
+    (tmp_path / 'run/step_1/space.json').write_text(FAMILIES['s3'].space.to_json())
+    with pytest.raises(VitnasError, match='is another space than the steps before lead to now'):
+        run(config(tmp_path / 'run'))
+    (tmp_path / 'run/space_search.json').write_text('{')
+    with pytest.raises(VitnasError, match='space_search.json is not JSON'):
+        run(config(tmp_path / 'run'))
+    (tmp_path / 'run/space_search.json').unlink()
+    with pytest.raises(VitnasError, match='has steps of a space search, but no space_search.json'):
+        run(config(tmp_path / 'run'))
 
 
 def test_another_family(tmp_path: Path) -> None:
@@ -247,7 +271,13 @@ def test_nothing_overlaps(tmp_path: Path) -> None:
         (dict(evolution=dict(steps=dict(kernel_size=2))), '`steps` has kernel_size, but what can move'),
         (dict(evolution=dict(steps=STEPS['s3'], rounding='up')), '`rounding` should be one of floor, symmetric'),
         (dict(search=dict(type='vitnas.SupernetTrainLoop')), '`search` should be the config of a search loop'),
-        (dict(search=dict(type='vitnas.RandomSearchLoop', evaluator=[])), '`search` should have `input_size`'),
+        (dict(search=dict(type='vitnas.RandomSearchLoop', evaluator=[])), '`search` should have `num_candidates`'),
+        (dict(search='evolution'), "`search` should be the config of a search loop, .*but got 'evolution'"),
+        (dict(search=dict(SEARCH, populaton=4)), '`search` has populaton, but EvolutionSearchLoop takes '),
+        (dict(search=dict(SEARCH, evaluator=dict(type='Acuracy'))), '`search.evaluator` cannot be built: .*Acuracy'),
+        (dict(evolution=dict(steps=None)), '`steps` should be a dict of numbers by dimension, but got None'),
+        (dict(constraint=5), 'a constraint should be a dict of limits by cost, e.g. macs, but got 5'),
+        (dict(inherit='x.pth'), "`inherit` should be True or False, but got 'x.pth'"),
         (dict(search=dict(SEARCH, latency_table='x.json')), '`search` has a latency_table, which is of one space'),
         (dict(samples=3), '`space_search`: .*samples'),
     ],
@@ -259,6 +289,15 @@ def test_what_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) 
 
 
 def test_configs_that_cannot_run(tmp_path: Path) -> None:
+    cfg = config(tmp_path / 'run')
+    cfg.test_dataloader = cfg.val_dataloader
+    with pytest.raises(VitnasError, match='val_dataloader of the space search'):
+        make_runner(cfg)
+    for hook in (None, dict(type='CheckpointHook', out_dir='elsewhere')):
+        cfg = config(tmp_path / 'run')
+        cfg.default_hooks.checkpoint = hook
+        with pytest.raises(VitnasError, match='a space search needs default_hooks.checkpoint, in the folder of each'):
+            make_runner(cfg)
     for name in ('train_cfg', 'val_dataloader', 'optim_wrapper'):
         cfg = config(tmp_path / 'run')
         cfg[name] = None
@@ -277,11 +316,9 @@ def test_configs_that_cannot_run(tmp_path: Path) -> None:
 def test_limits_are_checked_before_anything_is_trained(tmp_path: Path) -> None:
     with pytest.raises(InfeasibleError, match='no architecture of s3-test has macs <= 1000'):
         make_runner(config(tmp_path / 'run', constraint=dict(macs=(None, 1000))))
-    # The first space may miss the limits of the search; the last one may not.
-    cfg = config(tmp_path / 'run', iterations=1, search=dict(SEARCH, constraint=dict(macs=(1e12, None))), constraint={})
     with pytest.raises(InfeasibleError, match='has macs >= 1000G'):
-        run(cfg)
-    assert not (tmp_path / 'run/step_1/supernet').exists()
+        make_runner(config(tmp_path / 'run', search=dict(SEARCH, constraint=dict(macs=(1e12, None))), constraint={}))
+    assert not (tmp_path / 'run').exists()
 
 
 def test_a_folder_of_another_space_search(finished: Path) -> None:
@@ -289,6 +326,12 @@ def test_a_folder_of_another_space_search(finished: Path) -> None:
     for change in (dict(num_samples=7), dict(evolution=dict(steps=STEPS['s3'], threshold=0.3)), dict(inherit=True)):
         with pytest.raises(VitnasError, match=r'space_search.json is of another space search: space_search\.'):
             run(config(finished, **change))
+    for limits in (
+        dict(constraint=dict(macs=(None, 2e6))),
+        dict(search=dict(SEARCH, constraint=dict(macs=(None, 2e6)))),
+    ):
+        with pytest.raises(VitnasError, match=r'space_search\.constraint: null → '):
+            run(config(finished, **limits))
     cfg = config(finished)
     cfg.train_cfg.max_epochs = 3
     with pytest.raises(VitnasError, match=r'train_cfg.max_epochs: 2 → 3 \(then → now\)'):

@@ -57,10 +57,12 @@ def space_quality(folder: Path) -> dict[str, float]:
         VitnasError: The folder holds none.
     """
     measures: dict[str, float] = {}
-    for i, path in enumerate(sorted(folder.glob('step_*/et_errors.json'))):
+    i = 0
+    while (path := folder / f'step_{i}/et_errors.json').is_file():
         step = json.loads(path.read_text())
         measures |= {f'{name}_{i}': step[name] for name in ('et_error', 'expected', 'top')}
         measures[f'moved_{i}'] = sum(dimension['steps'] != 0 for dimension in step['dimensions'])
+        i += 1
     if not measures:
         raise VitnasError(f'{folder} holds no step of a space search')
     return measures

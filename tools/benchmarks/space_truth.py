@@ -127,7 +127,8 @@ def run(truth: Truth, rule: SpaceEvolution, seed: int, num_samples: int = SAMPLE
     rng, space, steps = np.random.default_rng(seed), FIRST, []
     for i in range(ITERATIONS + 1):
         samples = truth.draw(space, seed, rng, num_samples)
-        steps.append(SpaceStep(space, samples, rule.tendencies(space, samples) if i < ITERATIONS else ()))
+        found = rule.tendencies(space, samples) if i < ITERATIONS else ()
+        steps.append(SpaceStep(space, samples, found, rule.top))
         space = rule.evolve(space, steps[-1].tendencies)
     ends = (steps[0].space, steps[-1].space)
     before, after = (fmean(truth.error(end.sample(rng)) for _ in range(num_samples)) for end in ends)

@@ -22,7 +22,7 @@ from ..elastic import (
     attend,
     pad_channels,
 )
-from ..errors import ArchError, VitnasError
+from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
 from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending
@@ -387,5 +387,9 @@ def _maxima(space: SearchSpace) -> tuple[S3Stage, ...]:
     if any(stage.optional for stage in space.stages):
         raise VitnasError('a space of S3 should have stages in which only last blocks are absent')
     check_ascending(space, 'S3')
+    for choices in (c for stage in space.stages for c in (stage.choices, *stage.blocks) if c is not None):
+        for name, options in choices.options:
+            if name != 'mlp_ratio' and any(option != int(option) for option in options):
+                raise SpaceError(f'{name} of an S3 space should list whole numbers, but got {list(options)}')
     read_s3(space.smallest())  # its names, and that every stage has a block
     return read_s3(space.largest())

@@ -35,6 +35,8 @@ class Constraint:
     def __init__(self, limits: Mapping[str, tuple[float | None, float | None]] | None = None) -> None:
         known = [f.name for f in fields(Cost)]
         self.limits: dict[str, tuple[float, float]] = {}
+        if limits is not None and not isinstance(limits, Mapping):
+            raise VitnasError(f'a constraint should be a dict of limits by cost, e.g. macs, but got {limits!r}')
         for name, pair in (limits or {}).items():
             if name not in known:
                 raise VitnasError(f'a constraint should be on {" or ".join(known)}, but got {name!r}')

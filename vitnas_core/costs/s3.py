@@ -85,7 +85,8 @@ def check_out_indices(indices: Sequence[int], stages: int) -> None:
     Raises:
         VitnasError: They are none, or not stages.
     """
-    if not isinstance(indices, (list, tuple)) or not indices or any(i not in range(-stages, stages) for i in indices):
+    whole_numbers = isinstance(indices, (list, tuple)) and indices and all(type(i) is int for i in indices)
+    if not whole_numbers or not all(-stages <= i < stages for i in indices):
         raise VitnasError(
             f'`out_indices` should be from {-stages} to {stages - 1}, as there are {stages} stages, but got {indices!r}'
         )

@@ -65,7 +65,7 @@ class Windows:
         """(B, windows, heads, tokens of a window, D) → the map (B, H, W, heads · D), rolled back and cropped."""
         (rows, columns), size = self.grid, self.size
         x = x.unflatten(3, (size, size)).unflatten(1, (rows, columns)).permute(0, 1, 4, 2, 5, 3, 6)
-        x = x.reshape(x.shape[0], rows * size, columns * size, -1)
+        x = x.flatten(5).flatten(3, 4).flatten(1, 2)
         if self.shift:
             x = x.roll((self.shift, self.shift), (1, 2))
         return x[:, : self.height, : self.width]

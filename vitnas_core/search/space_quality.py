@@ -71,7 +71,7 @@ class Tendency:
         qualities: The E-T error of the architectures that have each choice; None for a choice that none has.
         slope: w of the line through them (Eq. 7), in percent of error a step; 0 where there are less than two points.
         wanted: How many steps Eq. 8 moves all choices.
-        steps: How many they move: as many, or fewer where the space would outgrow its limits.
+        steps: How many they move: as many, or fewer where no choice would be left or the space would leave its limits.
         moved: The choices after that.
     """
 
@@ -126,6 +126,9 @@ def subspaces(dimension: StageDimension, samples: Sequence[Sample]) -> dict[Valu
     found: dict[Value, list[float]] = {option: [] for option in dimension.options}
     for sample in samples:
         for value in dimension.values(sample.arch):
+            if value not in found:
+                offered = ', '.join(map(str, found))
+                raise VitnasError(f'{dimension.path} offers {offered}, but a drawn architecture has {value}')
             found[value].append(sample.error)
     return found
 
@@ -168,6 +171,8 @@ class SpaceEvolution:
             raise VitnasError(f'`top` should be a whole number of at least 1 or a share below 1, but got {self.top!r}')
         if not _is_size(self.threshold):
             raise VitnasError(f'`threshold` should be a number above 0, but got {self.threshold!r}')
+        if not isinstance(self.steps, Mapping):
+            raise VitnasError(f'`steps` should be a dict of numbers by dimension, but got {self.steps!r}')
         for name, step in self.steps.items():
             if not _is_size(step):
                 raise VitnasError(f'`steps` should be numbers above 0, but got {step!r} for {name}')
@@ -176,8 +181,7 @@ class SpaceEvolution:
         """Refuse steps that are not of this space.
 
         Raises:
-            VitnasError: A step is of a dimension that the space lacks or that offers words, or would take whole numbers
-                to others.
+            VitnasError: A step is of a dimension that the space lacks or that offers words, or cuts a block in two.
             SpaceError: The blocks of a stage offer different options.
         """
         dimensions = stage_dimensions(space)
@@ -186,9 +190,8 @@ class SpaceEvolution:
         for name, step in self.steps.items():
             if name not in named:
                 raise VitnasError(f'`steps` has {name}, but what can move in this space is {", ".join(sorted(named))}')
-            options = [option for d in dimensions if d.name == name for option in d.options]
-            if step != int(step) and all(type(option) is int for option in options):
-                raise VitnasError(f'`steps` should be whole for {name}, which offers whole numbers, but got {step!r}')
+            if name == 'depth' and step != int(step):
+                raise VitnasError(f'`steps` should be whole for depth, but got {step!r}')
 
     def tendencies(self, space: SearchSpace, samples: Sequence[Sample]) -> tuple[Tendency, ...]:
         """Where each dimension of a space should move, those that have no step included.
@@ -212,9 +215,8 @@ class SpaceEvolution:
         # The last decimals of a slope are rounding: without this a flat dimension would move by them.
         wanted = -int(ROUNDINGS[self.rounding](round(slope / self.threshold, DIGITS)))
         largest = max(v for v in dimension.options if not isinstance(v, str))
-        while wanted < 0 and round(largest + wanted * step, DIGITS) <= 0:
-            wanted += 1  # as far down as leaves a choice
-        return self._moved(Tendency(dimension, qualities, slope, wanted, 0, ()), wanted)
+        lowest = -math.ceil(round(largest / step, DIGITS)) + 1  # as far down as leaves a choice
+        return self._moved(Tendency(dimension, qualities, slope, wanted, 0, ()), max(wanted, lowest))
 
     def _moved(self, tendency: Tendency, steps: int) -> Tendency:
         dimension = tendency.dimension
@@ -222,9 +224,9 @@ class SpaceEvolution:
         return replace(tendency, steps=steps, moved=moved)
 
     def restrain(
-        self, space: SearchSpace, tendencies: Sequence[Tendency], fits: Callable[[SearchSpace], bool]
+        self, space: SearchSpace, tendencies: Sequence[Tendency], beyond: Callable[[SearchSpace], int]
     ) -> tuple[Tendency, ...]:
-        """Take back steps upwards, one by one from the weakest slope on, until the space fits.
+        """Take back steps, one by one from the weakest slope on, until the space is within its limits.
 
         Eq. 8 knows no limits: under its floor every dimension that seems to gain anything moves up, and a space can
         leave all that it was searched for in one step.
@@ -232,15 +234,15 @@ class SpaceEvolution:
         Args:
             space: The space that moves.
             tendencies: Where it should.
-            fits: Whether a space may be reached.
+            beyond: Where a space is: 1 where it is too large, -1 where it is too small, 0 where it may be reached.
         """
         kept = list(tendencies)
-        while not fits(self.evolve(space, kept)):
-            rising = [i for i, tendency in enumerate(kept) if tendency.steps > 0]
-            if not rising:
+        while side := beyond(self.evolve(space, kept)):
+            guilty = [i for i, tendency in enumerate(kept) if tendency.steps * side > 0]
+            if not guilty:
                 break
-            weakest = min(rising, key=lambda i: abs(kept[i].slope))
-            kept[weakest] = self._moved(kept[weakest], kept[weakest].steps - 1)
+            weakest = min(guilty, key=lambda i: abs(kept[i].slope))
+            kept[weakest] = self._moved(kept[weakest], kept[weakest].steps - side)
         return tuple(kept)
 
     def evolve(self, space: SearchSpace, tendencies: Sequence[Tendency]) -> SearchSpace:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import csv
 import dataclasses
+import gc
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,26 +20,28 @@ from mmengine.dist import barrier, broadcast_object_list, is_main_process
 from mmengine.logging import MMLogger
 
 from .. import zoo
-from ..backbones import ElasticBackbone
 from ..costs import Constraint, Cost
-from ..errors import VitnasError
+from ..errors import InfeasibleError, VitnasError
 from ..fileio import atomic_write
 from ..launch import make_runner
 from ..models import backbone_of, space_config
-from ..registry import LOOPS, RUNNERS
+from ..registry import RUNNERS
 from ..scoring import in_percent
 from ..spaces import Arch, SearchSpace, stage_dimensions
 from .candidate import Candidate, ranked
 from .feasible import FeasibleSpace
 from .journal import difference, read_candidates
-from .loops import SearchLoop
+from .space_checks import check_config, check_evaluator, check_search
 from .space_quality import Sample, SpaceEvolution, SpaceStep, Tendency
 
 _JUDGING = ('evaluator', 'input_size', 'num_classes', 'metric', 'keep_gb')
 """Settings of the search that also hold for the architectures by which a space is judged."""
 _ROOM, _DRAWS = 0.1, 500
 """Which share of a moved space should be within the limits, unless the space before had less; judged by how many."""
-_DECIDING = ('model', 'train_cfg', 'optim_wrapper', 'param_scheduler', 'custom_hooks', 'randomness')
+_DECIDING = (
+    'model', 'data_preprocessor', 'train_cfg', 'optim_wrapper', 'param_scheduler', 'auto_scale_lr', 'custom_hooks',
+    'randomness',
+)  # fmt: skip
 """What else in a config decides where a space moves, besides the images and ``space_search`` itself."""
 
 
@@ -85,16 +88,20 @@ class SpaceSearch:
         for name, value, least in (('iterations', iterations, 0), ('num_samples', num_samples, 1)):
             if type(value) is not int or value < least:
                 raise VitnasError(f'`{name}` should be a whole number of at least {least}, but got {value!r}')
+        if type(inherit) is not bool:
+            raise VitnasError(f'`inherit` should be True or False, but got {inherit!r}')
+        check_search(search)
+        check_config(cfg)
         self.cfg, self.iterations, self.num_samples = cfg, iterations, num_samples
         self.evolution, self.search, self.inherit = SpaceEvolution(**evolution), dict(search), inherit
         self.folder = Path(cfg.work_dir)
-        self.space = backbone_of(cfg.model).space
+        self.backbone = backbone_of(cfg.model)
+        self.space = self.backbone.space
         self.evolution.check(self.space)
-        _check_search(self.search)
-        _check_config(cfg)
         self.constraint = self.search.get('constraint') if constraint is None else constraint
-        self._check_feasible(self.space, self.constraint)
-        self.logger = MMLogger.get_instance(f'space_search_{self.folder.name}', log_level=cfg.get('log_level', 'INFO'))
+        for limits in (self.constraint, self.search.get('constraint')):
+            FeasibleSpace(self.space, self.price, Constraint(limits))
+        check_evaluator(self.search['evaluator'], cfg)
 
     @classmethod
     def from_cfg(cls, cfg: Config) -> SpaceSearch:
@@ -114,15 +121,18 @@ class SpaceSearch:
     def train(self) -> SearchSpace:
         """Search the space, and then in it; return the last space."""
         self._check_folder()
+        self.logger = MMLogger.get_instance(
+            f'space_search_{self.folder.name}',
+            log_file=str(self.folder / 'space_search.log'),
+            file_mode='a',
+            log_level=self.cfg.get('log_level', 'INFO'),
+        )
         steps: list[SpaceStep] = []
         space, checkpoint = self.space, None
         for step in range(self.iterations + 1):
             where = f'step_{step}'
             self._say(f'{where} of {self.iterations}: a space of {Decimal(space.size()):.3g} architectures')
-            self._write(f'{where}/space.json', space.to_json() + '\n')
-            self._check_feasible(space, self.constraint)
-            if step == self.iterations:
-                self._check_feasible(space, self.search.get('constraint'))
+            self._write_space(where, space)
             checkpoint = self._train_supernet(where, checkpoint)
             samples = self._draw(where, space, checkpoint)
             tendencies = self._tendencies(space, samples) if step < self.iterations else ()
@@ -145,14 +155,14 @@ class SpaceSearch:
         if not self._exists(note):
             cfg = self._config(where, 'supernet')
             cfg.resume, cfg.load_from = self._exists(folder / 'last_checkpoint'), None
+            if cfg.resume:  # by its name: the folder may have been moved since
+                cfg.load_from = str(folder / _last_checkpoint(folder))
             if self.inherit and previous is not None:
                 hooks = list(cfg.get('custom_hooks') or [])
                 cfg.custom_hooks = [*hooks, dict(type='vitnas.InheritHook', checkpoint=previous)]
             self._run(cfg)
-            if not self._exists(folder / 'last_checkpoint'):
-                raise VitnasError(f'the supernet of {folder} left no checkpoint: is there default_hooks.checkpoint?')
-            name = Path((folder / 'last_checkpoint').read_text().strip()).name
-            self._write(f'{where}/supernet.json', json.dumps({'checkpoint': f'supernet/{name}'}) + '\n')
+            name = f'supernet/{_last_checkpoint(folder)}'
+            self._write(f'{where}/supernet.json', json.dumps({'checkpoint': name}) + '\n')
         return str(note.parent / json.loads(note.read_text())['checkpoint'])
 
     def _draw(self, where: str, space: SearchSpace, checkpoint: str) -> tuple[Sample, ...]:
@@ -162,14 +172,14 @@ class SpaceSearch:
             judging = {name: self.search[name] for name in _JUDGING if name in self.search}
             limits = dict(constraint=self.constraint, num_candidates=self.num_samples)
             loop = dict(type='vitnas.RandomSearchLoop', **limits, **judging)
-            runner = self._run_search(f'{where}/samples', loop, where, checkpoint)
-            text = samples_table(space, read_candidates(history), runner.train_loop.evaluator.metric)
-            self._write(f'{where}/samples.csv', text)
+            metric = self._run_search(f'{where}/samples', loop, where, checkpoint)
+            self._write(f'{where}/samples.csv', samples_table(space, read_candidates(history), metric))
         with table.open(newline='', encoding='utf-8') as file:
             errors = {int(row['id']): float(row['error']) for row in csv.DictReader(file)}
         return tuple(Sample(c.arch, errors[c.id]) for c in read_candidates(history) if c.id in errors)
 
-    def _run_search(self, name: str, loop: Mapping[str, Any], where: str, checkpoint: str | None) -> Any:
+    def _run_search(self, name: str, loop: Mapping[str, Any], where: str, checkpoint: str | None) -> str:
+        """Run a search; return what the score is."""
         cfg = self._config(where, Path(name).name)
         cfg.train_cfg = copy.deepcopy(dict(loop))
         cfg.train_dataloader, cfg.load_from = cfg.val_dataloader, checkpoint
@@ -182,7 +192,7 @@ class SpaceSearch:
         """The config of a run inside a step."""
         cfg = copy.deepcopy(self.cfg)
         for own in ('runner_type', 'space_search'):
-            cfg.pop(own)
+            cfg.pop(own, None)
         # The data, not the file: a folder that was moved goes on, too.
         space = zoo.load_space(self.folder / where / 'space.json')
         cfg.model = space_config(cfg.model, space.to_dict())
@@ -190,38 +200,47 @@ class SpaceSearch:
         cfg.experiment_name = f'{self.folder.name}_{where}_{name}'
         return cfg
 
-    def _run(self, cfg: Config) -> Any:
+    def _run(self, cfg: Config) -> str:
+        """Run a part to its end, and leave nothing of it in memory; return what its score is, if it has one."""
         self._say(f'running {cfg.work_dir}')
         runner = make_runner(cfg)
         runner.train()
+        metric = getattr(getattr(runner.train_loop, 'evaluator', None), 'metric', None)
+        del runner
+        gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         barrier()
-        return runner
+        return metric or ''
+
+    # limits
+
+    def price(self, arch: Arch) -> Cost:
+        """What an architecture costs, of whatever space."""
+        return self.backbone.price(arch, self.search['input_size'], self.search.get('num_classes') or 0)
 
     def _tendencies(self, space: SearchSpace, samples: Sequence[Sample]) -> tuple[Tendency, ...]:
-        """Where the dimensions move, so that what the space becomes still has room within the limits."""
+        """Where the dimensions move, so that what the space becomes can be drawn from, and searched in the end."""
         found = self.evolution.tendencies(space, samples)
-        needed = min(_ROOM, self._room(space))
-        return self.evolution.restrain(space, found, lambda moved: self._room(moved) >= needed)
+        limits = [(Constraint(self.constraint), _ROOM), (Constraint(self.search.get('constraint')), 0.0)]
+        needed = [(limit, min(room, self._room(space, limit)[0])) for limit, room in limits]
 
-    def _room(self, space: SearchSpace) -> float:
-        """The share of a space's architectures that is within the limits of the drawn ones."""
-        backbone, limits = self._backbone(space), Constraint(self.constraint)
+        def beyond(moved: SearchSpace) -> int:
+            for limit, least in needed:
+                room, side = self._room(moved, limit)
+                if room < least or (room == 0.0 and not _has_any(moved, self.price, limit)):
+                    return side
+            return 0
+
+        return self.evolution.restrain(space, found, beyond)
+
+    def _room(self, space: SearchSpace, limit: Constraint) -> tuple[float, int]:
+        """The share of a space's architectures within limits, and on which side most of the others are."""
         rng = np.random.default_rng(0)
-        met = [limits.met(self._price(backbone, space.sample(rng))) for _ in range(_DRAWS)]
-        return sum(met) / len(met)
-
-    def _backbone(self, space: SearchSpace) -> ElasticBackbone:
-        return backbone_of(space_config(self.cfg.model, space.to_dict()))
-
-    def _price(self, backbone: ElasticBackbone, arch: Arch) -> Cost:
-        return backbone.price(arch, self.search['input_size'], self.search.get('num_classes', 0))
-
-    def _check_feasible(self, space: SearchSpace, limits: Mapping[str, Any] | None) -> None:
-        """Refuse a space that cannot be searched before a supernet of it is trained."""
-        backbone = self._backbone(space)
-        FeasibleSpace(space, lambda arch: self._price(backbone, arch), Constraint(limits))
+        costs = [self.price(space.sample(rng)) for _ in range(_DRAWS)]
+        above = sum(getattr(cost, name) > high for cost in costs for name, (_, high) in limit.limits.items())
+        below = sum(getattr(cost, name) < low for cost in costs for name, (low, _) in limit.limits.items())
+        return sum(map(limit.met, costs)) / len(costs), 1 if above >= below else -1
 
     # files
 
@@ -229,23 +248,44 @@ class SpaceSearch:
         """Note what decides this space search, or compare with what the folder was begun with."""
         cfg = {name: self.cfg.get(name) for name in _DECIDING}
         images = [self.cfg[f'{part}_dataloader'] for part in ('train', 'val')]
-        space_search = {k: v for k, v in self.cfg.space_search.items() if k not in ('iterations', 'search')}
+        own = dict(
+            num_samples=self.num_samples,
+            evolution=dataclasses.asdict(self.evolution),
+            constraint=self.constraint,
+            inherit=self.inherit,
+        )
         deciding = {
             **cfg,
             'images': [{name: loader.get(name) for name in ('dataset', 'batch_size')} for loader in images],
             'space': self.space.to_dict(),
-            'space_search': {**space_search, 'judging': {k: v for k, v in self.search.items() if k in _JUDGING}},
+            'space_search': {**own, 'judging': {k: v for k, v in self.search.items() if k in _JUDGING}},
         }
         header = json.loads(json.dumps(Config(deciding).to_dict(), default=str))
         path = self.folder / 'space_search.json'
         if self._exists(path):
-            found = list(difference(json.loads(path.read_text()), header))
+            found = list(difference(_read_json(path), header))
             if found:
                 raise VitnasError(
                     f'{path} is of another space search: {"; ".join(found[:8])} (then → now). Give another --work-dir '
                     f'or undo the change; nothing was changed'
                 )
+        elif self._exists(self.folder / 'step_0/space.json'):
+            raise VitnasError(f'{self.folder} has steps of a space search, but no space_search.json that says of which')
         self._write('space_search.json', json.dumps(header, indent=1) + '\n')
+
+    def _write_space(self, where: str, space: SearchSpace) -> None:
+        """Write ``space.json``; another space is not written over one that was trained.
+
+        Raises:
+            VitnasError: The step has a supernet of another space.
+        """
+        path, text = self.folder / where / 'space.json', space.to_json() + '\n'
+        if self._exists(path) and path.read_text() != text and self._exists(path.with_name('supernet.json')):
+            raise VitnasError(
+                f'{path} is another space than the steps before lead to now: {where} is of another space search, or '
+                f'files were changed; give another --work-dir, or remove {path.parent} and the steps after it'
+            )
+        self._write(f'{where}/space.json', text)
 
     def _write_quality(self, where: str, step: SpaceStep) -> None:
         quality = step.quality
@@ -271,7 +311,10 @@ class SpaceSearch:
             from ..visualization import draw_error_distribution, draw_space_steps, save_png, write_space_report
 
             called = self.space.name or self.space.family
-            settings = {name: str(value) for name, value in self.cfg.space_search.items()}
+            settings = dict(
+                iterations=str(self.iterations), num_samples=str(self.num_samples), inherit=str(self.inherit),
+                search=str(self.search), **{name: str(v) for name, v in dataclasses.asdict(self.evolution).items()},
+            )  # fmt: skip
             write_space_report(
                 self.folder / 'report.html',
                 title=f'Search of the search space {called}',
@@ -326,28 +369,20 @@ def samples_table(space: SearchSpace, candidates: Sequence[Candidate], metric: s
     return text.getvalue()
 
 
-def _check_search(search: Mapping[str, Any]) -> None:
-    """Refuse what would only fail after the last supernet is trained."""
-    loop = LOOPS.get(search.get('type') or '')
-    if not isinstance(loop, type) or not issubclass(loop, SearchLoop):
-        raise VitnasError(
-            f'`search` should be the config of a search loop, e.g. type="vitnas.EvolutionSearchLoop", but its type is '
-            f'{search.get("type")!r}'
-        )
-    for name in ('evaluator', 'input_size'):
-        if name not in search:
-            raise VitnasError(f'`search` should have `{name}`, by which drawn architectures are judged too')
-    if 'latency_table' in search:
-        raise VitnasError('`search` has a latency_table, which is of one space; limit macs or params instead')
+def _has_any(space: SearchSpace, price: Callable[[Arch], Cost], limit: Constraint) -> bool:
+    try:
+        limit.find(space, price)
+    except InfeasibleError:
+        return False
+    return True
 
 
-def _check_config(cfg: Config) -> None:
-    """Refuse a config that could not run the parts of a step."""
-    for name in ('train_cfg', 'train_dataloader', 'val_dataloader', 'optim_wrapper'):
-        if not cfg.get(name):
-            raise VitnasError(f'a space search trains supernets and compares architectures: the config lacks `{name}`')
-    if cfg.get('load_from'):
-        raise VitnasError(
-            f'load_from is {cfg.load_from}, but every supernet of a space search is trained here; for weights from '
-            f'one to the next give space_search.inherit=True'
-        )
+def _last_checkpoint(folder: Path) -> str:
+    return Path((folder / 'last_checkpoint').read_text().strip()).name
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except ValueError:
+        raise VitnasError(f'{path} is not JSON; restore the file, or give another --work-dir') from None

@@ -1,0 +1,81 @@
+"""What a space search refuses before it trains anything: mistakes that would otherwise show after hours."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.evaluator import Evaluator
+from mmengine.registry import DefaultScope
+
+from ..datasets.checks import check_not_test_set
+from ..errors import VitnasError
+from ..registry import LOOPS
+from .loops import SearchLoop
+
+
+def check_search(search: Any) -> None:
+    """Refuse what would only fail after the last supernet is trained.
+
+    Raises:
+        VitnasError: It is not the config of a search loop, or lacks an argument, or has one that there is not.
+    """
+    kind = search.get('type') if isinstance(search, Mapping) else None
+    loop = LOOPS.get(kind) if isinstance(kind, str) else kind
+    if not isinstance(search, Mapping) or not isinstance(loop, type) or not issubclass(loop, SearchLoop):
+        raise VitnasError(
+            f'`search` should be the config of a search loop, e.g. dict(type="vitnas.EvolutionSearchLoop", …), but got '
+            f'{search!r}'
+        )
+    if 'latency_table' in search:
+        raise VitnasError('`search` has a latency_table, which is of one space; limit macs or params instead')
+    taken: dict[str, inspect.Parameter] = {}
+    for cls in loop.__mro__[: loop.__mro__.index(SearchLoop) + 1]:
+        taken |= {
+            n: p for n, p in inspect.signature(cls.__dict__.get('__init__', loop)).parameters.items() if n not in taken
+        }
+    named = {n: p for n, p in taken.items() if n not in ('self', 'runner', 'dataloader', 'args', 'kwargs')}
+    for name in search:
+        if name not in named and name != 'type':
+            raise VitnasError(f'`search` has {name}, but {loop.__name__} takes {", ".join(sorted(named))}')
+    for name, parameter in named.items():
+        if parameter.default is parameter.empty and name not in search:
+            raise VitnasError(f'`search` should have `{name}`, which {loop.__name__} needs')
+
+
+def check_evaluator(evaluator: Any, cfg: Config) -> None:
+    """Build the metrics once, as a search would after hours.
+
+    Raises:
+        VitnasError: There are no such metrics.
+    """
+    try:
+        with DefaultScope.overwrite_default_scope(cfg.get('default_scope')):
+            Evaluator(metrics=copy.deepcopy(evaluator))
+    except (KeyError, TypeError, ValueError) as err:
+        raise VitnasError(f'`search.evaluator` cannot be built: {str(err).splitlines()[0]}') from None
+
+
+def check_config(cfg: Config) -> None:
+    """Refuse a config that could not run the parts of a step.
+
+    Raises:
+        VitnasError: With what is missing or in the way.
+    """
+    for name in ('train_cfg', 'train_dataloader', 'val_dataloader', 'optim_wrapper'):
+        if not cfg.get(name):
+            raise VitnasError(f'a space search trains supernets and compares architectures: the config lacks `{name}`')
+    check_not_test_set(cfg.val_dataloader, cfg.get('test_dataloader'), 'val_dataloader of the space search')
+    hook = (cfg.get('default_hooks') or {}).get('checkpoint')
+    if not hook or hook.get('out_dir'):
+        raise VitnasError(
+            f'a space search needs default_hooks.checkpoint, in the folder of each supernet, but got {hook!r}'
+        )
+    if cfg.get('load_from'):
+        raise VitnasError(
+            f'load_from is {cfg.load_from}, but every supernet of a space search is trained here; for weights from '
+            f'one to the next give space_search.inherit=True'
+        )
