@@ -82,7 +82,8 @@ def test_test_sh_passes_arguments_and_exit_code(ready, tmp_path):
         ['bash', ready / 'tools' / 'test.sh', '-k', 'a b'], cwd=tmp_path, VITNAS_PYTHON=None, PYTHONPATH='elsewhere'
     )
     assert result.returncode == 7, result.stderr
-    assert result.stdout.splitlines()[-1] == f'python -m pytest -k a b in {ready} PYTHONPATH='
+    several = '-n auto --maxprocesses 4 --dist worksteal'
+    assert result.stdout.splitlines()[-1] == f'python -m pytest {several} -k a b in {ready} PYTHONPATH='
 
 
 def test_quickstart_sh_passes_arguments(ready, tmp_path):

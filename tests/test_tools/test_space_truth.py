@@ -106,13 +106,15 @@ def test_a_wrong_way_does_not_hold(symmetric: Summary) -> None:
     assert found.total().wrong == len(SEEDS) and not found.holds
 
 
-@pytest.mark.parametrize('options', [[], ['--rounding', 'symmetric', '--unit', 'choice', '--noise', '0.5']])
+@pytest.mark.parametrize(
+    'options', [[], ['--rounding', 'symmetric', '--unit', 'choice', '--noise', '0.5', '--top', '0.2']]
+)
 def test_the_script_says_whether_it_holds(
     options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ('summarize', 'weak_moves'):
         monkeypatch.setattr(space_truth, name, partial(getattr(space_truth, name), num_samples=60))
-    holds = space_truth.main(['--seeds', '2', *options])
+    holds = space_truth.main(['--seeds', '2', '--samples', '60', *options])
     printed = capsys.readouterr().out
     assert ('What was asked for holds.' in printed) == holds
     assert 'of 2 seeds' in printed and 'symmetric' in printed and "unit='choice'" in printed

@@ -102,7 +102,9 @@ def test_tables_of_the_tendencies(text):
             assert row[1] == ', '.join(f'{value:g}' for value in tendency.dimension.options)
             assert row[2] == ', '.join(f'{quality.et_error:.2f}' for quality in tendency.qualities)
             np.testing.assert_allclose(float(row[3].replace('−', '-')), tendency.slope, rtol=0.01)
-            assert int(row[4].replace('−', '-')) == tendency.steps
+            done, _, wanted = row[4].replace('−', '-').partition(' (')
+            assert int(done) == tendency.steps
+            assert wanted == (f'{tendency.wanted:+d} wanted)' if tendency.wanted != tendency.steps else '')
             after = ', '.join(f'{value:g}' for value in tendency.moved)
             assert row[5] == (after if tendency.steps else '–')
         assert f'{len(moved)} of {len(step.tendencies)} dimensions moved' in text

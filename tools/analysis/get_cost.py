@@ -17,24 +17,30 @@ def main(args: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('archs', nargs='*', help='names of the zoo or architecture files; defaults to the whole zoo')
     parser.add_argument(
-        '--shape', type=int, nargs='+', default=[224], metavar='N', help='image side, or height and width'
+        '--shape',
+        type=int,
+        nargs='+',
+        metavar='N',
+        help="image side, or height and width; defaults to the zoo's own for its names, and to 224 for files",
     )
     parser.add_argument('--num-classes', type=int, default=1000, help='of a linear head that is counted; 0 for none')
     options = parser.parse_args(args)
-    if len(options.shape) > 2 or min(options.shape) < 1:
+    if options.shape and (len(options.shape) > 2 or min(options.shape) < 1):
         parser.error(f'--shape should be a side, or height and width, but got {options.shape}')
-    size = (options.shape[0], options.shape[-1])
     rows = []
     for ref in options.archs or zoo.arch_names():
         try:
             arch = zoo.load_arch(ref)
             if arch.family not in FAMILIES:
                 raise ArchError(f'family is {arch.family}; there is a backbone for {", ".join(FAMILIES)}')
-            cost = FAMILIES[arch.family].cost(arch, size, options.num_classes)
+            family, own = FAMILIES[arch.family], zoo.entry(ref).input_size if ref in zoo.arch_names() else (224, 224)
+            size = (options.shape[0], options.shape[-1]) if options.shape else own
+            built_for = {'img_size': own} if 'img_size' in family.cost_settings else {}
+            cost = family.cost(arch, size, options.num_classes, **built_for)  # type: ignore[call-arg]
         except VitnasError as err:
             sys.exit(f'{type(err).__name__}: {err}' + f' ({ref})' * (str(ref) not in str(err)))
-        rows.append([Path(ref).name, arch.family, f'{cost.params:,}', f'{cost.macs:,}'])
-    print(table(['architecture', 'family', 'params', f'MACs at {size[0]} x {size[1]}'], rows))
+        rows.append([Path(ref).name, arch.family, f'{size[0]} x {size[1]}', f'{cost.params:,}', f'{cost.macs:,}'])
+    print(table(['architecture', 'family', 'image', 'params', 'MACs'], rows))
 
 
 if __name__ == '__main__':

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 import vitnas_core  # noqa: F401  (before timm: it mends its import)
 from vitnas_core import zoo
-from vitnas_core.backbones import FAMILIES, S3, AutoFormer
+from vitnas_core.backbones import FAMILIES, S3, AutoFormer, ElasticBackbone
 from vitnas_core.elastic import RelativePositions2D, TokenGrid
 
 HEAD_DIM, REACH = 64, 14
@@ -60,7 +60,7 @@ def benchmark_price(rounds: int) -> None:
 
         family = FAMILIES[space.family]
 
-        def price(archs: list = archs, family: type = family) -> None:
+        def price(archs: list = archs, family: type[ElasticBackbone] = family) -> None:
             for arch in archs:
                 family.cost(arch, 224, 1000)
 

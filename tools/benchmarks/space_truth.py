@@ -263,7 +263,7 @@ def main(args: list[str] | None = None) -> bool:
         parser.error(f'`--seeds` should be at least 2, for a deviation over seeds, but got {options.seeds}')
     start, truth, seeds = time.perf_counter(), Truth(TRUTH, options.noise), range(options.seeds)
     rule = SpaceEvolution(STEPS, rounding=options.rounding, unit=options.unit, top=options.top)
-    summary = summarize(truth, rule, seeds, options.samples)
+    summary = summarize(truth, rule, seeds, num_samples=options.samples)
     report(summary)
     report_weak(truth, seeds)
     report_choice(truth, seeds)
