@@ -51,9 +51,9 @@ class SpaceSearch:
 
     ``iterations`` times: train a supernet of the space (as the config's ``train_cfg`` says), draw architectures within
     the limits, and move every dimension where their errors tend (:class:`SpaceEvolution`), but not so far that next to
-    nothing of the space would be within the limits. Then train a supernet of
-    the evolved space, draw from it too, and search it. A config asks for it by ``runner_type='vitnas.SpaceSearch'``
-    and ``space_search=dict(…)``; the images that architectures are compared on are those of ``val_dataloader``.
+    nothing of the space would be within the limits. Then train a supernet of the evolved space, draw from it too, and
+    search it. A config asks for it by ``runner_type='vitnas.SpaceSearch'`` and ``space_search=dict(…)``; the images
+    that architectures are compared on are those of ``val_dataloader``.
 
     Each space has a folder ``step_0``, ``step_1``, … with ``space.json``, the run of the supernet, ``samples.csv`` and
     ``et_errors.json``; the last one also has the run of the search. ``report.html`` shows all. What is finished is
@@ -72,7 +72,7 @@ class SpaceSearch:
 
     Raises:
         VitnasError: An argument is none of the above, or the work dir holds another space search.
-        InfeasibleError: No architecture of a space meets the limits; before its supernet is trained.
+        InfeasibleError: No architecture of the first space meets the limits.
     """
 
     def __init__(
