@@ -283,6 +283,8 @@ def test_nothing_overlaps(tmp_path: Path) -> None:
         (dict(inherit='x.pth'), "`inherit` should be True or False, but got 'x.pth'"),
         (dict(search=dict(SEARCH, latency_table='x.json')), '`search` has a latency_table, which is of one space'),
         (dict(samples=3), '`space_search`: .*samples'),
+        (dict(evolution=dict(steps={}, tau=0.4)), '`space_search.evolution`: .*tau'),
+        (dict(evolution=None), '`space_search.evolution`: .*mapping'),
     ],
 )  # fmt: skip
 def test_what_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import copy
 import csv
 import dataclasses
 import gc
+import inspect
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -92,6 +93,7 @@ class SpaceSearch:
             raise VitnasError(f'`inherit` should be True or False, but got {inherit!r}')
         check_search(search)
         check_config(cfg)
+        _check_names(SpaceEvolution, evolution, 'space_search.evolution')
         self.cfg, self.iterations, self.num_samples = cfg, iterations, num_samples
         self.evolution, self.search, self.inherit = SpaceEvolution(**evolution), dict(search), inherit
         self.folder = Path(cfg.work_dir)
@@ -113,10 +115,8 @@ class SpaceSearch:
         settings = cfg.get('space_search')
         if not isinstance(settings, Mapping):
             raise VitnasError(f'runner_type is {cls.__name__}, so the config should have `space_search`, a dict')
-        try:
-            return cls(cfg, **settings)
-        except TypeError as err:
-            raise VitnasError(f'`space_search`: {err}') from None
+        _check_names(cls, {'cfg': cfg, **settings}, 'space_search')
+        return cls(cfg, **settings)
 
     def train(self) -> SearchSpace:
         """Search the space, and then in it; return the last space."""
@@ -367,6 +367,14 @@ def samples_table(space: SearchSpace, candidates: Sequence[Candidate], metric: s
         choices = [' '.join(map(str, dimension.values(c.arch))) for dimension in dimensions]
         table.writerow([c.id, 100.0 - c.score * scale, c.cost['macs'], c.cost['params'], *choices])
     return text.getvalue()
+
+
+def _check_names(kind: Callable[..., Any], settings: Any, where: str) -> None:
+    """Refuse settings that a class does not take; an error inside it is not one of these."""
+    try:
+        inspect.signature(kind).bind(**settings)
+    except TypeError as err:
+        raise VitnasError(f'`{where}`: {err}') from None
 
 
 def _has_any(space: SearchSpace, price: Callable[[Arch], Cost], limit: Constraint) -> bool:
