@@ -1,17 +1,16 @@
 """Models around a backbone: channels that follow from it, and what one architecture's model computes."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.registry import MODELS
 
 from tests.families import FAMILIES
+from vitnas_core.auto import fill_auto
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import ArchError, VitnasError
-from vitnas_core.models import check_extracted, extract_model, fill_channels, fixed_config, model_config
+from vitnas_core.models import check_extracted, extract_model, fixed_config, model_config
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
 
@@ -45,48 +44,7 @@ def segmentor() -> dict:
     )  # fmt: skip
 
 
-# channels
-
-
-def test_a_head_gets_the_channels_of_the_last_output() -> None:
-    given = ConfigDict(classifier())
-    filled = fill_channels(given)
-    assert filled.head.in_channels == 72 and isinstance(filled, ConfigDict)
-    assert given.head.in_channels == 'auto'
-    fixed = copy.deepcopy(given)
-    fixed.backbone = dict(type='vitnas.AutoFormer', arch='autoformer-tiny')
-    assert fill_channels(fixed).head.in_channels == 192
-
-
-def test_heads_by_index_and_necks_with_all() -> None:
-    filled = fill_channels(segmentor())
-    assert filled['decode_head']['in_channels'] == [80, 80] and filled['auxiliary_head']['in_channels'] == 80
-    several = dict(
-        backbone=backbone_cfg(out_indices=(0, 1)), neck=dict(in_channels='auto', out_channels=16, num_outs=5)
-    )
-    several['bbox_head'] = dict(in_channels='auto', nested=[dict(in_channels='auto', in_index=[0, 4])])
-    filled = fill_channels(several)
-    assert filled['neck']['in_channels'] == [72, 72]
-    assert filled['bbox_head'] == dict(in_channels=16, nested=[dict(in_channels=[16, 16], in_index=[0, 4])])
-    one = dict(backbone=backbone_cfg(), neck=[dict(in_channels='auto', out_channels=16), dict(in_channels='auto')])
-    assert [neck['in_channels'] for neck in fill_channels(one)['neck']] == [72, 16]
-
-
-def test_models_of_others_are_left_alone() -> None:
-    resnet = dict(backbone=dict(type='mmpretrain.ResNet', depth=18), head=dict(in_channels=512))
-    assert fill_channels(resnet) == resnet
-    resnet['head'] = dict(type='LinearClsHead', in_channels='auto')
-    with pytest.raises(VitnasError, match="in_channels of LinearClsHead is 'auto', which needs a backbone of vitnas"):
-        fill_channels(resnet)
-    with pytest.raises(VitnasError, match='ImageClassifier has no backbone of vitnas'):
-        fixed_config(dict(resnet, type='ImageClassifier'), 'autoformer-tiny')
-
-
-def test_an_output_that_there_is_not() -> None:
-    cfg = segmentor()
-    cfg['auxiliary_head']['in_index'] = 2
-    with pytest.raises(VitnasError, match=r'in_index of mmseg.FCNHead is 2, but there are 2 features to read'):
-        fill_channels(cfg)
+# configs
 
 
 def test_fixed_config() -> None:
@@ -119,7 +77,7 @@ def test_an_architecture_that_does_not_fit(family) -> None:
 
 
 def build(cfg: dict) -> torch.nn.Module:
-    model = MODELS.build(fill_channels(cfg))
+    model = MODELS.build(fill_auto(cfg))
     for parameter in model.parameters():  # a network that ends in zeros would equal any other
         torch.nn.init.normal_(parameter, std=0.1)
     for name, buffer in model.named_buffers():

@@ -5,6 +5,7 @@ A new set is covered by a function that writes it under its ``data_root`` and re
 
 from __future__ import annotations
 
+import json
 import pickle
 import struct
 from collections.abc import Callable, Iterator
@@ -14,6 +15,9 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from pycocotools import mask as coco_mask
+
+from vitnas_core.datasets import write_scenes
 
 
 def _imagenet(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> dict[str, Any]:
@@ -64,11 +68,83 @@ def _digits(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generato
     return dict(indices=40)
 
 
+def _coco(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> dict[str, Any]:
+    """Images of different sizes, wide ones to train on, with polygons and one crowd; one has no objects."""
+    from mmdet.datasets import CocoDataset
+
+    names = CocoDataset.METAINFO['classes']
+    for split, sizes in (('train', [(60, 90), (64, 84), (50, 70)]), ('val', [(60, 80), (80, 56)])):
+        images, objects = [], []
+        for number, (height, width) in enumerate(sizes, 1):
+            name = f'{number:012}.jpg'
+            _write_image(root / f'{split}2017' / name, rng, height, width)
+            images.append(dict(id=number, file_name=name, height=height, width=width))
+            if (split, number) != ('train', 3):
+                objects += [dict(one, image_id=number) for one in _objects(height, width)]
+        objects = [dict(one, id=number) for number, one in enumerate(objects, 1)]
+        categories = [dict(id=number, name=name) for number, name in enumerate(names, 1)]
+        path = root / 'annotations' / f'instances_{split}2017.json'
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(dict(images=images, annotations=objects, categories=categories)))
+    return {}
+
+
+def _objects(height: int, width: int) -> list[dict[str, Any]]:
+    """A triangle, two rectangles that are one object, and a crowd as a run-length code."""
+    h, w = height / 8, width / 8
+    triangle = [[w, h, 4 * w, h, w, 5 * h]]
+    parts = [[5 * w, 2 * h, 7 * w, 2 * h, 7 * w, 4 * h, 5 * w, 4 * h], [5 * w, 5 * h, 7 * w, 5 * h, 7 * w, 7 * h]]
+    crowd = np.zeros((height, width), np.uint8)
+    crowd[-height // 4 :, : width // 2] = 1
+    code = coco_mask.encode(np.asfortranarray(crowd))
+    outside = [0, *np.flatnonzero(np.diff(crowd.flatten('F'), prepend=0)).tolist(), crowd.size]
+    counts = np.diff(outside).tolist()
+    found: list[dict[str, Any]] = []
+    for category, polygons in ((1, triangle), (18, parts)):
+        mask = coco_mask.merge(coco_mask.frPyObjects(polygons, height, width))
+        box, area = coco_mask.toBbox(mask).tolist(), float(coco_mask.area(mask))
+        found.append(dict(category_id=category, segmentation=polygons, bbox=box, area=area, iscrowd=0))
+    shape = dict(size=[height, width], counts=counts)
+    box, area = coco_mask.toBbox(code).tolist(), float(coco_mask.area(code))
+    return [*found, dict(category_id=1, segmentation=shape, bbox=box, area=area, iscrowd=1)]
+
+
+def _ade20k(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> dict[str, Any]:
+    """Images of different sizes with labels 0, which is none of the classes, to 150."""
+    for split, short, sizes in (
+        ('training', 'train', [(60, 90), (90, 64)]),
+        ('validation', 'val', [(60, 80), (80, 56)]),
+    ):
+        for number, (height, width) in enumerate(sizes, 1):
+            name = f'ADE_{short}_{number:08}'
+            _write_image(root / 'images' / split / f'{name}.jpg', rng, height, width)
+            labels = rng.integers(0, 151, (5, 5), dtype=np.uint8).repeat(20, 0).repeat(20, 1)[:height, :width]
+            path = root / 'annotations' / split / f'{name}.png'
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(cv2.imencode('.png', labels)[1].tobytes())
+    return {}
+
+
+def _scenes(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> dict[str, Any]:
+    """As the tool writes them, for detection and segmentation; a fifth can be held out."""
+    write_scenes(root, num_train=5, num_val=2)
+    return {}
+
+
+def _write_image(path: Path, rng: np.random.Generator, height: int, width: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    path.write_bytes(cv2.imencode('.jpg', image)[1].tobytes())
+
+
 TINY_SETS: dict[str, Callable[[Path, pytest.MonkeyPatch, np.random.Generator], dict[str, Any]]] = {
     'ImageNet': _imagenet,
     'CIFAR100': _cifar100,
     'FashionMNIST': _fashion_mnist,
     'Digits': _digits,
+    'CocoDataset': _coco,
+    'ADE20KDataset': _ade20k,
+    'Scenes': _scenes,
 }
 
 
@@ -86,7 +162,9 @@ def datasets_of(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def set_name(dataset: dict[str, Any]) -> str:
-    """The key of a dataset's config in ``TINY_SETS``."""
+    """The key of a dataset's config in ``TINY_SETS``; scenes have no class of their own."""
+    if Path(dataset.get('data_root') or '').name == 'scenes':
+        return 'Scenes'
     return dataset['type'].rpartition('.')[2]
 
 

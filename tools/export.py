@@ -1,7 +1,8 @@
-"""Export a fixed network: ``python tools/export.py CONFIG CHECKPOINT --out FILE.onnx --shape H [W]``.
+"""Export a fixed network: ``python tools/export.py CONFIG CHECKPOINT --out FILE.onnx --shape H [W] [--backbone]``.
 
 ``.onnx`` is for ONNX runtimes, ``.pt2`` for ``torch.export.load``. What was exported is run on random images and
-compared with the model before the file is kept.
+compared with the model before the file is kept. ``--backbone`` exports the features of a backbone of ours, whatever
+model it stands in: ``feature_0``, ``feature_1``, … in the order of its ``out_indices``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
-from vitnas_core.backbones import ElasticBackbone
+from vitnas_core.backbones import ElasticBackbone, elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
 from vitnas_core.fileio import atomic_write
@@ -44,6 +45,23 @@ class Raw(nn.Module):
         return self.model(images, mode='tensor')
 
 
+class Features(nn.Module):
+    """What ``--backbone`` exports: images, normalised already, to the features of the backbone.
+
+    Args:
+        backbone: A backbone of ours.
+    """
+
+    def __init__(self, backbone: ElasticBackbone) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.output_names = [f'feature_{i}' for i in range(len(backbone.out_channels()))]
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Features of (B, 3, H, W), one an out_index."""
+        return self.backbone(images)
+
+
 def export_onnx(network: nn.Module, images: Tensor) -> tuple[bytes, Callable[[Tensor], list[Tensor]]]:
     """The bytes of an ONNX file, and what runs them.
 
@@ -58,7 +76,10 @@ def export_onnx(network: nn.Module, images: Tensor) -> tuple[bytes, Callable[[Te
             f'ONNX export needs {err.name}, which is not installed: pip install "vitnas[export]", or '
             f'pip install onnx onnxruntime onnxscript; a .pt2 file needs neither'
         ) from None
-    program = torch.onnx.export(network, (images,), dynamo=True, input_names=['images'], verbose=False)
+    outputs = network.output_names if isinstance(network, Features) else None
+    program = torch.onnx.export(
+        network, (images,), dynamo=True, input_names=['images'], output_names=outputs, verbose=False
+    )
     assert program is not None
     data = program.model_proto.SerializeToString()
     session = onnxruntime.InferenceSession(data, providers=['CPUExecutionProvider'])
@@ -90,6 +111,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('checkpoint', help='weights (.pth or .safetensors)')
     parser.add_argument('--out', type=Path, required=True, metavar='FILE', help='.onnx or .pt2')
     parser.add_argument('--shape', type=int, nargs='+', required=True, metavar='N', help='side, or height and width')
+    parser.add_argument('--backbone', action='store_true', help='only the features of the backbone, one an out_index')
     parser.add_argument('--batch-size', type=int, default=1, help='images a batch, fixed in the file; defaults to 1')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
     parser.set_defaults(launcher='none', work_dir=None)
@@ -111,11 +133,13 @@ def main(args: list[str] | None = None) -> float:
                 'a supernet is not exported: tools/extract_subnet.py makes a fixed network of it (`arch=`)'
             )
     load_weights(model, options.checkpoint)
-    network = Raw(model).eval()
+    network: nn.Module = (Features(elastic_backbone(model)) if options.backbone else Raw(model)).eval()
     generator = torch.Generator().manual_seed(0)
     shape = (options.batch_size, 3, options.shape[0], options.shape[-1])
     images, others = (torch.randn(shape, generator=generator) for _ in range(2))
     with torch.no_grad():
+        if isinstance(network, Raw):
+            check_raw(network, images)
         data, run = FORMATS[options.out.suffix](network, images)
         difference = compare(network, run, others)  # not the images that it was traced with
     try:
@@ -126,6 +150,22 @@ def main(args: list[str] | None = None) -> float:
         f'{options.out}: {len(data) / 2**20:.1f} MiB for images {shape}; largest difference to torch {difference:.1e}'
     )
     return difference
+
+
+def check_raw(network: Raw, images: Tensor) -> None:
+    """Check that a model can be run on images alone.
+
+    Raises:
+        VitnasError: It cannot, as a detector whose boxes depend on the data.
+    """
+    try:
+        network(images)
+    except Exception as err:  # every model fails in its own way
+        why = ': '.join([type(err).__name__, *str(err).splitlines()[:1]])
+        raise VitnasError(
+            f'{type(network.model).__name__} does not run on images alone (`mode="tensor"` raised {why}): where boxes '
+            f'depend on the data, as in detectors with proposals or queries, --backbone exports the features instead'
+        ) from err
 
 
 def compare(network: nn.Module, run: Callable[[Tensor], list[Tensor]], images: Tensor) -> float:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
+from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import count_params
 from vitnas_core.errors import VitnasError
@@ -42,13 +43,19 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def write(out: Path, arch: Arch, weights: dict[str, Tensor], pth: bool) -> None:
+def write(out: Path, arch: Arch, weights: dict[str, Tensor], notes: dict[str, str], pth: bool) -> None:
     """Write the files, the architecture last: a folder that has it is complete.
+
+    Args:
+        out: The folder.
+        arch: The architecture.
+        weights: Its weights.
+        notes: What the weight files say of them.
+        pth: Whether to write ``weights.pth`` too.
 
     Raises:
         VitnasError: The folder cannot be written.
     """
-    notes = dict(family=arch.family, arch=arch.digest())
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / 'arch.json').unlink(missing_ok=True)  # never one network's architecture beside another's weights
@@ -77,7 +84,7 @@ def main(args: list[str] | None = None) -> nn.Module:
     difference = check_extracted(model, fixed, arch, images)
     # Clones, as a file holds no shared memory.
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in fixed.state_dict().items()}
-    write(options.out, arch, weights, options.pth)
+    write(options.out, arch, weights, {NOTE: elastic_backbone(fixed).note()}, options.pth)
     cost = backbone.price(arch, size)
     print(f'backbone: {cost} at {size[0]} x {size[1]}; the whole model: {count_params(fixed) / 1e6:.2f}M params')
     print(f"its features equal the supernet's bit for bit; the outputs differ by {difference:.1e} of the largest")
@@ -85,7 +92,7 @@ def main(args: list[str] | None = None) -> nn.Module:
     print('in a config of the fixed network (other arguments of the backbone as in the supernet):')
     print(
         f"  backbone=dict(type='{kind}', arch='{options.out / 'arch.json'}', init_cfg=dict(type='Pretrained', "
-        f"checkpoint='{options.out / 'weights.safetensors'}', prefix='backbone.'))"
+        f"checkpoint='{options.out / 'weights.safetensors'}'))"
     )
     print(f"or, for the weights of the whole model: load_from = '{options.out / 'weights.safetensors'}'")
     return fixed

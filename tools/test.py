@@ -1,18 +1,22 @@
-"""Evaluate a model on its test set: ``python tools/test.py CONFIG CHECKPOINT [--arch ARCH] [--work-dir DIR]``.
+"""Evaluate a model on its test set: ``python tools/test.py CONFIG CHECKPOINT [--arch ARCH] [--tta] [--work-dir DIR]``.
 
 A supernet is evaluated at one architecture: a file, such as ``best_arch.json`` of a search, or a name of the zoo.
+``--tta`` merges the predictions of several views of each image, those of ``tta_pipeline``, by ``tta_model``; detectors
+and classifiers whose config has neither are tested on each image and its mirror image.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mmengine.config import Config
 from mmengine.dist import is_main_process
-from mmengine.model import is_model_wrapper
+from mmengine.model import BaseTTAModel, is_model_wrapper
 from torch import nn
 
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
@@ -22,6 +26,21 @@ from vitnas_core.errors import VitnasError
 from vitnas_core.fileio import atomic_write
 from vitnas_core.launch import add_arguments, make_runner, read_config
 
+FLIP_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor', 'flip', 'flip_direction')
+TTA_DEFAULTS: dict[str | None, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
+    'mmdet': (
+        # Not mmdet.DetTTAModel: it stands in the registry above mmdet's.
+        dict(
+            type='DetTTAModel', _scope_='mmdet', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100)
+        ),
+        'mmdet.RandomFlip',
+        dict(type='mmdet.PackDetInputs', meta_keys=FLIP_KEYS),
+    ),
+    'mmpretrain': (dict(type='mmpretrain.AverageClsScoreTTA'), 'RandomFlip', None),
+}
+"""Scope → ``tta_model``, what flips, and the last transform of every view (None: the test pipeline's own), as that
+project's own tools/test.py fills them in."""
+
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
@@ -29,6 +48,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     add_arguments(parser)
     parser.add_argument('checkpoint', help='weights (.pth or .safetensors)')
     parser.add_argument('--arch', help='architecture at which a supernet is evaluated; defaults to its largest')
+    parser.add_argument('--tta', action='store_true', help='several scales or mirror images: test-time augmentation')
     return parser.parse_args(args)
 
 
@@ -61,6 +81,68 @@ def set_arch(model: nn.Module, ref: str | None, say: Callable[[str], None]) -> d
     return backbone.arch.to_dict()
 
 
+def use_tta(cfg: Config) -> None:
+    """Wrap the model of a config for test-time augmentation, and give every test set the pipeline that makes views.
+
+    Args:
+        cfg: A config with ``tta_model`` and ``tta_pipeline``; what is missing is filled in where the model's project
+            has a default (``TTA_DEFAULTS``).
+
+    Raises:
+        VitnasError: Something is missing and there is no default.
+    """
+    missing = [name for name in ('tta_model', 'tta_pipeline') if cfg.get(name) is None]
+    scope = _scope(cfg)
+    if missing and scope not in TTA_DEFAULTS:
+        raise VitnasError(
+            f'--tta needs `{"` and `".join(missing)}`, but {cfg.filename} has none; an example is '
+            f'mmseg::_base_/datasets/ade20k.py, and models of {" and ".join(map(str, TTA_DEFAULTS))} need neither'
+        )
+    model, flip, pack = TTA_DEFAULTS[scope] if missing else ({}, '', None)
+    for dataset in _datasets(cfg.test_dataloader.dataset):
+        if 'tta_pipeline' in missing:
+            *before, last = dataset.pipeline
+            views = [[dict(type=flip, prob=1.0), dict(type=flip, prob=0.0)], [pack or last]]
+            dataset.pipeline = copy.deepcopy([*before, dict(type='TestTimeAug', transforms=views)])
+        else:
+            dataset.pipeline = copy.deepcopy(cfg.tta_pipeline)
+    inner = cfg.model
+    if cfg.get('data_preprocessor') is not None:  # else the wrapper would put it over the model's own
+        inner.setdefault('data_preprocessor', cfg.pop('data_preprocessor'))
+    cfg.model = dict(copy.deepcopy(model if 'tta_model' in missing else cfg.tta_model), module=inner)
+
+
+def unwrap_tta(wrapper: BaseTTAModel) -> nn.Module:
+    """The model inside.
+
+    Raises:
+        VitnasError: It predicts masks, which mmdet does not merge.
+    """
+    if type(wrapper).__name__ == 'DetTTAModel' and getattr(wrapper.module, 'with_mask', False):
+        raise VitnasError(
+            f'--tta: DetTTAModel of mmdet merges boxes, not masks, but {type(wrapper.module).__name__} predicts masks; '
+            f'test it without --tta, or name a `tta_model` that merges them'
+        )
+    return wrapper.module
+
+
+def _scope(cfg: Config) -> str | None:
+    """The project that a config's model is of."""
+    kind = cfg.model['type']
+    scope = kind.rpartition('.')[0] if isinstance(kind, str) else kind.__module__.partition('.')[0]
+    return scope or cfg.get('default_scope')
+
+
+def _datasets(node: Any) -> Iterator[Any]:
+    """The datasets of a config, inside wrappers such as ``ConcatDataset``."""
+    inside = [node[name] for name in ('dataset', 'datasets') if name in node]
+    if not inside:
+        yield node
+    for child in inside:
+        for one in child if isinstance(child, (list, tuple)) else [child]:
+            yield from _datasets(one)
+
+
 def main(args: list[str] | None = None) -> dict[str, Any]:
     """Evaluate, and write the metrics into the work dir."""
     options = parse_args(args)
@@ -71,12 +153,16 @@ def main(args: list[str] | None = None) -> dict[str, Any]:
     for name in ('test_cfg', 'test_dataloader', 'test_evaluator'):
         if cfg.get(name) is None:
             raise VitnasError(f'a test needs `{name}`, but {options.config} has none')
+    if options.tta:
+        use_tta(cfg)
     runner = make_runner(cfg)
     model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+    if isinstance(model, BaseTTAModel):
+        model = unwrap_tta(model)
     load_weights(model, options.checkpoint)
     arch = set_arch(model, options.arch, runner.logger.info)
     metrics = runner.test()
-    result = dict(config=options.config, checkpoint=options.checkpoint, arch=arch, metrics=metrics)
+    result = dict(config=options.config, checkpoint=options.checkpoint, arch=arch, tta=options.tta, metrics=metrics)
     if is_main_process():
         path = Path(cfg.work_dir) / 'test.json'
         atomic_write(path, json.dumps(result, indent=1, default=float) + '\n')

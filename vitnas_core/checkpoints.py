@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from mmengine.runner.checkpoint import CheckpointLoader
+from safetensors import safe_open
 from safetensors.torch import load_file as _load_safetensors
 from torch import Tensor, nn
 
@@ -30,7 +31,8 @@ def read(path: str | os.PathLike, map_location: Any = 'cpu') -> Any:
     """The content of a local weight file.
 
     Args:
-        path: A ``.safetensors`` file, or anything that ``torch.save`` wrote.
+        path: A ``.safetensors`` file, whose weights are put under ``state_dict`` and whose notes under ``meta``, or
+            anything that ``torch.save`` wrote.
         map_location: As :func:`torch.load`'s, for the latter.
 
     Raises:
@@ -42,7 +44,9 @@ def read(path: str | os.PathLike, map_location: Any = 'cpu') -> Any:
         raise CheckpointError(f'there is no checkpoint file {path}')
     try:
         if path.suffix == '.safetensors':
-            return {'state_dict': _load_safetensors(path)}
+            with safe_open(path, 'pt') as file:
+                notes = file.metadata() or {}
+            return {'state_dict': _load_safetensors(path), 'meta': notes}
         return torch.load(path, map_location=map_location, weights_only=True)
     except pickle.UnpicklingError as err:
         asked = _ASKED_FOR.search(str(err))

@@ -13,7 +13,6 @@ from mmengine.dist import init_dist, is_distributed
 from mmengine.runner import Runner
 
 from .errors import VitnasError
-from .models import fill_channels
 from .registry import RUNNERS
 
 
@@ -46,11 +45,7 @@ def read_config(options: argparse.Namespace) -> Config:
 def make_runner(cfg: Config) -> Any:
     """Build the runner, distributed on CPUs too (mmengine's own start asks for a GPU).
 
-    Every ``in_channels='auto'`` is filled in. ``runner_type`` asks for another runner than mmengine's, as everywhere
-    in mm.
-
-    Raises:
-        VitnasError: Channels cannot be told (:func:`~vitnas_core.models.fill_channels`).
+    ``runner_type`` asks for another runner than mmengine's, as everywhere in mm.
     """
     if cfg.launcher == 'pytorch' and not torch.cuda.is_available():
         if not torch.distributed.is_initialized():
@@ -58,7 +53,6 @@ def make_runner(cfg: Config) -> Any:
         unused = cfg.get('find_unused_parameters', False)
         wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False, find_unused_parameters=unused)
         cfg.model_wrapper_cfg = {**wrapper, **cfg.get('model_wrapper_cfg', {}), 'device_ids': None}
-    cfg.model = fill_channels(cfg.model)
     if 'runner_type' not in cfg:
         return Runner.from_cfg(cfg)
     if cfg.launcher != 'none' and not is_distributed():  # mmengine's own runner does it by itself

@@ -1,4 +1,4 @@
-"""Whole models around an elastic backbone: input channels of their parts, and the fixed model of one architecture."""
+"""Whole models around an elastic backbone: their configs, and the fixed model of one architecture."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from mmengine.registry import MODELS as MM_MODELS
 from torch import Tensor, nn
 
 from . import zoo
-from .backbones.base import ArchRef, ElasticBackbone, SpaceRef, cut_to_shape, elastic_backbone, unwrap
+from .auto import build_backbone, fill_auto, follow, owner_of
+from .backbones.base import PRETRAINED, ArchRef, ElasticBackbone, SpaceRef, cut_to_shape, elastic_backbone, unwrap
 from .errors import ArchError, VitnasError
-from .registry import MODELS
 from .spaces import Arch
-
-AUTO = 'auto'
-"""What a config writes for ``in_channels`` that follow from the backbone."""
 
 _ROUNDING = 1e-4
 """How far outputs may differ, relative to the largest, where kernels sum the same numbers in another order."""
@@ -29,41 +26,15 @@ def model_config(cfg: Config) -> Any:
     """The config of a model that can be built by itself, as a Runner would build it from the whole config.
 
     Raises:
-        VitnasError: The config has no model, or its channels cannot be told (:func:`fill_channels`).
+        VitnasError: The config has no model, or something in it cannot be told (:func:`~vitnas_core.auto.fill_auto`).
     """
     if not isinstance(cfg.get('model'), Mapping):
         raise VitnasError(f'a config should have a `model`, but {cfg.filename} has none')
-    model_cfg = fill_channels(cfg.model)
+    model_cfg = copy.copy(cfg.model)
     for name, value in (('data_preprocessor', cfg.get('data_preprocessor')), ('_scope_', cfg.get('default_scope'))):
         if value is not None:
             model_cfg.setdefault(name, value)
-    return model_cfg
-
-
-def fill_channels(model_cfg: Mapping[str, Any]) -> Any:
-    """A copy of a model's config in which every ``in_channels='auto'`` is a number, or a list of them.
-
-    A neck gets the channels of the backbone's outputs: a list, or a number where there is one output.
-    A head gets those of the output that it reads (``in_index``, the last one where it has none), or what
-    the neck before it gives as ``out_channels``.
-
-    Args:
-        model_cfg: The config of a model with a ``backbone`` of ours; other models are returned as they are.
-
-    Raises:
-        VitnasError: Channels cannot be told: the backbone is none of ours, or has no such output.
-    """
-    filled = copy.deepcopy(model_cfg)
-    owner = _owner(filled)
-    if owner is not None and any(node.get('in_channels') == AUTO for node in _dicts(_others(owner))):
-        _follow(owner, None, _build_backbone(owner['backbone']).out_channels())
-    for node in _dicts(filled):
-        if node.get('in_channels') == AUTO:
-            raise VitnasError(
-                f'in_channels of {node.get("type")} is {AUTO!r}, which needs a backbone of vitnas in the model, e.g. '
-                f'backbone=dict(type="vitnas.AutoFormer", …); give the number instead'
-            )
-    return filled
+    return fill_auto(model_cfg)
 
 
 def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
@@ -81,21 +52,30 @@ def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
         ArchError: The architecture does not fit its weights.
     """
     fixed = copy.deepcopy(model_cfg)
-    owner = _owner(fixed)
+    owner = owner_of(fixed)
     if owner is None:
         raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.AutoFormer"')
     loaded = zoo.load_arch(arch)
-    supernet = _build_backbone(owner['backbone'])
+    supernet = build_backbone(owner['backbone'])
     _check_fits(supernet, loaded, arch)
     nodes: list[dict[str, Any]] = [fixed, owner, owner['backbone']]  # type: ignore[list-item]
     for node in nodes:
-        if (node.get('init_cfg') or {}).get('type') == 'Pretrained':
-            del node['init_cfg']
+        _drop_pretrained(node)
     # Only `settings` rebuild an extracted network; others, such as a stored width, are a space's.
     kept = {k: v for k, v in owner['backbone'].items() if k in ('type', 'init_cfg') or k in supernet.settings}
     owner['backbone'] = {**kept, 'arch': loaded.to_dict()}
-    _follow(owner, supernet.out_channels(), _build_backbone(owner['backbone']).out_channels())
+    with MM_MODELS.switch_scope_and_registry(fixed.get('_scope_')) as registry:
+        follow(owner, supernet, build_backbone(owner['backbone']), registry)
     return fixed
+
+
+def _drop_pretrained(node: dict[str, Any]) -> None:
+    """Leave out the weights that an ``init_cfg`` names, which may be one of several."""
+    init_cfg = node.get('init_cfg')
+    if isinstance(init_cfg, (list, tuple)):
+        node['init_cfg'] = [cfg for cfg in init_cfg if cfg['type'] not in PRETRAINED]
+    elif init_cfg is not None and init_cfg['type'] in PRETRAINED:
+        del node['init_cfg']
 
 
 def space_config(model_cfg: Mapping[str, Any], space: SpaceRef) -> Any:
@@ -109,12 +89,13 @@ def space_config(model_cfg: Mapping[str, Any], space: SpaceRef) -> Any:
         VitnasError: The model has no backbone of ours, or its family cannot have this space.
     """
     changed = copy.deepcopy(model_cfg)
-    owner = _owner(changed)
+    owner = owner_of(changed)
     if owner is None:
         raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.S3"')
-    before = _build_backbone(owner['backbone']).out_channels()
+    before = build_backbone(owner['backbone'])
     owner['backbone'] = {**owner['backbone'], 'space': space}
-    _follow(owner, before, _build_backbone(owner['backbone']).out_channels())
+    with MM_MODELS.switch_scope_and_registry(changed.get('_scope_')) as registry:
+        follow(owner, before, build_backbone(owner['backbone']), registry)
     return changed
 
 
@@ -124,10 +105,10 @@ def backbone_of(model_cfg: Mapping[str, Any]) -> ElasticBackbone:
     Raises:
         VitnasError: The model has none.
     """
-    owner = _owner(model_cfg)
+    owner = owner_of(model_cfg)
     if owner is None:
         raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.S3"')
-    return _build_backbone(owner['backbone'])
+    return build_backbone(owner['backbone'])
 
 
 def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef) -> nn.Module:
@@ -278,8 +259,9 @@ def _note_channels(kept: dict[str, Tensor], name: str, part: nn.Module, module: 
     x = args[0]
     marks = x.isnan().transpose(-1 if isinstance(module, nn.Linear) else 1, 0).flatten(1).any(1)
     kept[name] = (~marks).nonzero().flatten()
+    axis = 0 if isinstance(module, nn.ConvTranspose2d) else 1  # that of the input channels in its weight
     shapes = zip(_shapes(module), _shapes(part))
-    sums = any(len(whole) > 1 and whole[1] != cut[1] for whole, cut in shapes)
+    sums = any(len(whole) > 1 and whole[axis] != cut[axis] for whole, cut in shapes)
     return (x.nan_to_num(0.0), *args[1:]) if sums else None
 
 
@@ -290,9 +272,15 @@ def _select(theirs: Mapping[str, Tensor], mine: Mapping[str, Tensor], kept: Mapp
         indices = kept.get(name.rpartition('.')[0])
         if indices is None or name not in theirs:
             continue
-        for dim, size in enumerate(mine[name].shape):
-            if size == theirs[name].shape[dim]:
-                continue
+        differing = [dim for dim, size in enumerate(mine[name].shape) if size != theirs[name].shape[dim]]
+        if len(differing) > 1:
+            raise ArchError(
+                f'{name} is {tuple(theirs[name].shape)} and should become {tuple(mine[name].shape)}: what the layer '
+                f'puts out is smaller, too, so that it is no part of the larger one; a neck should have a width of its '
+                f'own there, as hidden_channels of SimpleFeaturePyramid'
+            )
+        for dim in differing:
+            size = mine[name].shape[dim]
             if size != len(indices):
                 raise ArchError(
                     f'{name} should become {tuple(mine[name].shape)}, but of its {theirs[name].shape[dim]} inputs '
@@ -328,91 +316,3 @@ def _check_fits(backbone: ElasticBackbone, arch: Arch, ref: ArchRef) -> None:
 
 def _of_file(ref: ArchRef) -> str:
     return '' if isinstance(ref, (Arch, Mapping)) else f' ({ref})'
-
-
-# channels in configs
-
-
-def _dicts(node: Any) -> Iterator[dict[str, Any]]:
-    """Every dict of a config, from the outside to the inside."""
-    if isinstance(node, dict):
-        yield node
-        node = list(node.values())
-    if isinstance(node, (list, tuple)):
-        for child in node:
-            yield from _dicts(child)
-
-
-def _owner(model_cfg: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The part of a config that has a ``backbone`` of ours."""
-    for node in _dicts(model_cfg):
-        backbone = node.get('backbone')
-        if isinstance(backbone, dict) and _elastic_class(backbone.get('type')) is not None:
-            return node
-    return None
-
-
-def _elastic_class(kind: Any) -> type[ElasticBackbone] | None:
-    if isinstance(kind, str):
-        scope, _, name = kind.rpartition('.')
-        kind = MODELS.get(kind) if scope == 'vitnas' else None if scope else MODELS.module_dict.get(name)
-    return kind if isinstance(kind, type) and issubclass(kind, ElasticBackbone) else None
-
-
-def _build_backbone(backbone_cfg: Mapping[str, Any]) -> ElasticBackbone:
-    """A backbone without memory, to be asked for its channels."""
-    cls = _elastic_class(backbone_cfg['type'])
-    assert cls is not None
-    with torch.device('meta'):
-        return cls(**{k: v for k, v in backbone_cfg.items() if k not in ('type', 'init_cfg')})  # type: ignore[call-arg]
-
-
-def _others(owner: Mapping[str, Any]) -> list[Any]:
-    return [part for name, part in owner.items() if name != 'backbone']
-
-
-def _follow(owner: dict[str, Any], old: Sequence[int] | None, new: Sequence[int]) -> None:
-    """Set ``in_channels`` for ``new`` channels of the backbone where they are ``'auto'`` or fit the ``old`` ones."""
-    necks = owner.get('neck') or []
-    for neck in necks if isinstance(necks, (list, tuple)) else [necks]:
-        _set_channels(neck, _all_of(old), _all_of(new))
-        old, new = (None if old is None else _behind(neck, old)), _behind(neck, new)
-    for name, part in owner.items():
-        if name in ('backbone', 'neck'):
-            continue
-        for node in _dicts(part):
-            if 'in_channels' in node:
-                _set_channels(node, None if old is None else _read_by(node, old), _read_by(node, new))
-                if node['in_channels'] is None:
-                    raise VitnasError(
-                        f'in_index of {node.get("type")} is {node.get("in_index")}, but there are {len(new)} '
-                        f'features to read; see out_indices of the backbone'
-                    )
-
-
-def _set_channels(node: dict[str, Any], old: Any, new: Any) -> None:
-    value = node.get('in_channels')
-    value = list(value) if isinstance(value, (list, tuple)) else value
-    if value is not None and value in (AUTO, old):
-        node['in_channels'] = new
-
-
-def _all_of(channels: Sequence[int] | None) -> Any:
-    return None if channels is None else channels[0] if len(channels) == 1 else list(channels)
-
-
-def _read_by(head: Mapping[str, Any], channels: Sequence[int]) -> Any:
-    """Channels of what a head reads; None where there is no such feature."""
-    index = head.get('in_index', -1)
-    try:
-        return [channels[i] for i in index] if isinstance(index, (list, tuple)) else channels[index]
-    except IndexError:
-        return None
-
-
-def _behind(neck: Mapping[str, Any], channels: Sequence[int]) -> Sequence[int]:
-    """Channels of a neck's outputs: as many as it says, or those that enter it."""
-    out = neck.get('out_channels')
-    if isinstance(out, int):
-        return (out,) * int(neck.get('num_outs', len(channels)))
-    return tuple(out) if isinstance(out, (list, tuple)) else channels

@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from mmengine import registry as mm
 
 MODELS = mm.Registry(
-    'model', parent=mm.MODELS, scope='vitnas', locations=['vitnas_core.backbones', 'vitnas_core.training']
+    'model',
+    parent=mm.MODELS,
+    scope='vitnas',
+    locations=['vitnas_core.backbones', 'vitnas_core.necks', 'vitnas_core.training'],
 )
 DATASETS = mm.Registry('dataset', parent=mm.DATASETS, scope='vitnas', locations=['vitnas_core.datasets'])
 DATA_SAMPLERS = mm.Registry('data sampler', parent=mm.DATA_SAMPLERS, scope='vitnas', locations=['vitnas_core.search'])
@@ -19,6 +22,12 @@ LOOPS = mm.Registry('loop', parent=mm.LOOPS, scope='vitnas', locations=['vitnas_
 RUNNERS = mm.Registry('runner', parent=mm.RUNNERS, scope='vitnas', locations=['vitnas_core.search'])
 OPTIM_WRAPPERS = mm.Registry(
     'optim wrapper', parent=mm.OPTIM_WRAPPERS, scope='vitnas', locations=['vitnas_core.training']
+)
+OPTIM_WRAPPER_CONSTRUCTORS = mm.Registry(
+    'optim wrapper constructor',
+    parent=mm.OPTIM_WRAPPER_CONSTRUCTORS,
+    scope='vitnas',
+    locations=['vitnas_core.training'],
 )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import io
 import logging
 import math
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import torch
@@ -37,6 +38,16 @@ class AnyStep:
 
     def __init__(self, model: BaseModel, evaluator: Evaluator) -> None:
         self.model, self.evaluator = model, evaluator
+        self._built = [dict(vars(metric)) for metric in evaluator.metrics]
+
+    def start(self) -> None:
+        """Set the metrics back to how they were built: without results, and without what they know of other images.
+
+        mmdet's ``CocoMetric``, for one, keeps the objects of the images that it met first.
+        """
+        for metric, built in zip(self.evaluator.metrics, self._built):
+            vars(metric).clear()
+            vars(metric).update(built, results=[])
 
     def prepare(self, batch: Any) -> Any:
         """What is kept of a decoded batch: a copy, as each tensor of a worker holds an open file."""
@@ -91,20 +102,36 @@ def make_step(model: BaseModel, evaluator: Evaluator) -> AnyStep:
     return (AccuracyStep if AccuracyStep.fits(model, evaluator) else AnyStep)(model, evaluator)
 
 
-def clear_results(evaluator: Evaluator) -> None:
-    """Forget what the metrics were given."""
+def check_images(evaluator: Evaluator, what: str, images: int | None = None) -> None:
+    """Refuse metrics that score other images than those that they are given.
+
+    Args:
+        evaluator: The metrics, as they were built.
+        what: What is scored, e.g. ``'a reward is the score of a mini-batch'``.
+        images: How many images there are; None where it is a part of them, another each time.
+
+    Raises:
+        VitnasError: A metric of COCO counts the objects of all images of its file of annotations.
+    """
     for metric in evaluator.metrics:
-        metric.results.clear()
+        file = getattr(metric, '_coco_api', None)
+        if file is not None and len(file.get_img_ids()) != images:
+            raise VitnasError(
+                f'{what}, but {type(metric).__name__} counts the objects of all {len(file.get_img_ids())} images of '
+                f'its `ann_file`; leave that out, and let PackDetInputs pack the objects of each image: '
+                f'meta_keys=(…, "instances")'
+            )
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out what metrics log by themselves: tables of every class, for every architecture."""
+    """Leave out what metrics log and print by themselves: tables of every class, for every architecture."""
     logger = MMLogger.get_current_instance()
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        yield
+        with redirect_stdout(io.StringIO()):
+            yield
     finally:
         logger.setLevel(level)
 

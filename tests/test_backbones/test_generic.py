@@ -196,6 +196,24 @@ def test_state_dict_round_trip_deepcopy_and_save(family: Family) -> None:
 
 
 @every_family
+def test_a_state_dict_says_what_it_holds(family: Family) -> None:
+    """A note in its metadata, wherever the backbone is in a model; nobody else sees it."""
+    for model in (family.elastic(), family.elastic().extract(family.space.smallest())):
+        whole = nn.ModuleDict(dict(a=nn.ModuleDict(dict(backbone=model)), head=nn.Linear(2, 2)))
+        for state, place in ((model.state_dict(), ''), (whole.state_dict(), 'a.backbone')):
+            buffer = io.BytesIO()
+            torch.save(state, buffer)
+            buffer.seek(0)
+            notes = [m for m in torch.load(buffer, weights_only=True)._metadata.items() if 'vitnas' in m[1]]
+            assert [where for where, _ in notes] == [place] and notes[0][1]['vitnas'] == model.note()
+        note = json.loads(model.note())
+        assert SearchSpace.from_dict(note['space']) == model.space
+        assert note['settings'].keys() == set(model.weight_settings) <= model.settings.keys()
+        whole.load_state_dict(whole.state_dict())
+        assert not any('vitnas' in name for name in state)
+
+
+@every_family
 def test_eval_is_deterministic_and_training_regularises(family: Family) -> None:
     x = images(family)
     for settings in ({}, *family.regularisers):
@@ -230,7 +248,13 @@ def test_several_outputs(family: Family) -> None:
     model = family.elastic(out_indices=(0, -1))
     for arch in (family.space.largest(), family.space.smallest()):
         model.set_arch(arch)
-        assert len(model(images(family))) == 2
+        for height, width in ((family.image, family.image), (37, 51)):
+            features = model(images(family, height, width))
+            assert len(features) == len(model.out_strides()) == len(model.out_channels()) == 2
+            for feature, stride, channels in zip(features, model.out_strides(), model.out_channels()):
+                assert feature.shape == (2, channels, -(-height // stride), -(-width // stride))
+    assert model.out_strides()[-1] == family.stride
+    assert model.extract().out_strides() == model.out_strides()
 
 
 @every_family

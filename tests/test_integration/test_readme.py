@@ -55,7 +55,7 @@ def test_snippets_run(block: str) -> None:
         assert names['best'] in names['space']
 
 
-@pytest.mark.parametrize('name', ['mask-rcnn_autoformer-tiny_fpn_1x_coco.py', 'mask-rcnn_s3-t_fpn_1x_coco.py'])
+@pytest.mark.parametrize('name', ['mask-rcnn_autoformer-tiny_simple-fpn_1x_coco.py', 'mask-rcnn_s3-t_fpn_1x_coco.py'])
 def test_detector_trains_a_step(name: str, tmp_path: Path) -> None:
     """Mask R-CNN of the README: strides of its pyramid, losses, gradients in the backbone."""
     from mmdet.testing import demo_mm_inputs

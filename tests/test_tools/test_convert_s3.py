@@ -15,9 +15,9 @@ from safetensors.torch import save_file
 from tools.converters import autoformer
 from tools.converters import s3 as converter
 from vitnas_core import zoo
+from vitnas_core.auto import fill_auto
 from vitnas_core.backbones import S3, AutoFormer
 from vitnas_core.errors import CheckpointError
-from vitnas_core.models import fill_channels
 from vitnas_core.spaces import Arch
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +158,7 @@ def test_a_file_of_timm_runs_in_mmpretrain_and_timm_reads_what_comes_back(tmp_pa
         head=dict(type='mmpretrain.LinearClsHead', num_classes=7, in_channels='auto'),
         init_cfg=checkpoint,
     )
-    ours = MODELS.build(fill_channels(config)).eval()
+    ours = MODELS.build(fill_auto(config)).eval()
     ours.init_weights()
     x = torch.randn(1, 3, 224, 224)
     with torch.no_grad():

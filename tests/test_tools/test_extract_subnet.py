@@ -12,9 +12,10 @@ from safetensors import safe_open
 from tests.families import FAMILIES
 from tools import extract_subnet
 from vitnas_core import zoo
+from vitnas_core.auto import fill_auto
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import ArchError, CheckpointError, VitnasError
-from vitnas_core.models import fill_channels
+from vitnas_core.spaces import SearchSpace
 
 FAMILY = FAMILIES['autoformer']
 MODEL = dict(
@@ -32,7 +33,7 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / 'config.py').write_text(
         f"default_scope = 'mmpretrain'\nmodel = {MODEL!r}\ndata_preprocessor = dict(mean=[1, 2, 3], std=[4, 5, 6])\n"
     )
-    model = MODELS.build(fill_channels(MODEL))
+    model = MODELS.build(fill_auto(MODEL))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     torch.save(dict(state_dict=model.state_dict(), meta=dict(epoch=3)), tmp_path / 'supernet.pth')
@@ -52,8 +53,9 @@ def test_the_files_make_the_same_network(files: Path, capsys: pytest.CaptureFixt
     arch = zoo.load_arch(files / 'out' / 'arch.json')
     assert arch == FAMILY.space.smallest()
     with safe_open(files / 'out' / 'weights.safetensors', 'pt') as file:
-        assert file.metadata() == dict(family='autoformer', arch=arch.digest())
-    assert torch.load(files / 'out' / 'weights.pth', weights_only=True)['meta']['arch'] == arch.digest()
+        notes = file.metadata()
+    assert json.loads(notes['vitnas'])['space'] == SearchSpace.of(arch).to_dict()
+    assert torch.load(files / 'out' / 'weights.pth', weights_only=True)['meta'] == notes
     cost = FAMILY.cls.cost(arch, 32, **FAMILY.settings)
     assert f'backbone: {cost} at 32 x 32' in out
 
@@ -62,12 +64,12 @@ def test_the_files_make_the_same_network(files: Path, capsys: pytest.CaptureFixt
     call = ast.parse(line.strip()).body[0].value
     backbone = eval(compile(ast.Expression(call), 'line', 'eval'), dict(dict=dict))
     cfg = dict(MODEL, backbone=dict(backbone, out_type='avg_featmap', **FAMILY.settings))
-    model = MODELS.build(fill_channels(cfg))
+    model = MODELS.build(fill_auto(cfg))
     model.backbone.init_weights()
     for name, tensor in extracted.backbone.state_dict().items():
         assert torch.equal(model.backbone.state_dict()[name], tensor), name
     for suffix in ('safetensors', 'pth'):
-        again = MODELS.build(fill_channels(cfg))
+        again = MODELS.build(fill_auto(cfg))
         load_weights(again, files / 'out' / f'weights.{suffix}')
         images = torch.randn(2, 3, 32, 32)
         assert torch.equal(again.eval()(images, mode='tensor'), extracted.eval()(images, mode='tensor'))

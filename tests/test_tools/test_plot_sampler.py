@@ -8,9 +8,9 @@ from mmengine.registry import MODELS
 
 from tests.families import FAMILIES
 from tools.analysis import plot_sampler
+from vitnas_core.auto import fill_auto
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import CheckpointError, VitnasError
-from vitnas_core.models import fill_channels
 from vitnas_core.training.samplers import FocusSampler
 
 FAMILY = FAMILIES['autoformer']
@@ -34,7 +34,7 @@ def write_config(folder: Path, train_cfg: object) -> None:
 def files(tmp_path: Path) -> Path:
     """A folder with a supernet's config and a checkpoint with a sampler."""
     write_config(tmp_path, dict(type='vitnas.SupernetTrainLoop', sampler=SAMPLER))
-    model = MODELS.build(fill_channels({**MODEL, '_scope_': 'mmpretrain'}))
+    model = MODELS.build(fill_auto({**MODEL, '_scope_': 'mmpretrain'}))
     backbone = elastic_backbone(model)
     sampler = FocusSampler(32, 10, 2e5, 8)
     sampler.bind(backbone.space, backbone.price, 3)

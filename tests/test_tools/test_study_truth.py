@@ -139,9 +139,9 @@ def test_a_supernet_is_scored(tmp_path: Path, rng: np.random.Generator) -> None:
     config = search_config()
     from mmpretrain.registry import MODELS
 
-    from vitnas_core.models import fill_channels
+    from vitnas_core.auto import fill_auto
 
-    model = MODELS.build(fill_channels(config.model))
+    model = MODELS.build(fill_auto(config.model))
     torch.save({'state_dict': model.state_dict()}, tmp_path / 'net.pth')
     supernet = Supernet(config, tmp_path / 'net.pth')
     scorer = supernet.scorer(config.train_dataloader)
@@ -161,10 +161,10 @@ def test_a_supernet_is_scored(tmp_path: Path, rng: np.random.Generator) -> None:
 def test_the_best_under_budgets_is_tested(tmp_path: Path, rng: np.random.Generator) -> None:
     from mmpretrain.registry import MODELS
 
-    from vitnas_core.models import fill_channels
+    from vitnas_core.auto import fill_auto
 
     config = search_config()
-    torch.save({'state_dict': MODELS.build(fill_channels(config.model)).state_dict()}, tmp_path / 'net.pth')
+    torch.save({'state_dict': MODELS.build(fill_auto(config.model)).state_dict()}, tmp_path / 'net.pth')
     supernet = Supernet(config, tmp_path / 'net.pth')
     archs = sorted(choose_archs(supernet.space, supernet.price, 6, rng), key=lambda a: supernet.price(a).macs)
     made = [Candidate(i, 0, a, dict(macs=supernet.price(a).macs), 50.0 - i, seconds=0.5) for i, a in enumerate(archs)]

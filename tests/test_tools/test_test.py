@@ -10,8 +10,8 @@ from mmengine.registry import MODELS
 from tests.families import FAMILIES
 from tools import extract_subnet
 from tools import test as tool
+from vitnas_core.auto import fill_auto
 from vitnas_core.errors import ArchError, CheckpointError, VitnasError
-from vitnas_core.models import fill_channels
 
 FAMILY = FAMILIES['autoformer']
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def files(tmp_path: Path) -> Path:
     """A folder with a supernet's config and weights."""
     write_config(tmp_path / 'supernet.py', space=FAMILY.space.to_dict())
     cfg = dict(type='mmpretrain.ImageClassifier', backbone=dict(BACKBONE, space=FAMILY.space.to_dict()), head=HEAD)
-    model = MODELS.build(fill_channels(cfg))
+    model = MODELS.build(fill_auto(cfg))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'supernet.pth')
@@ -77,7 +77,7 @@ def test_mistakes(files: Path) -> None:
         run(files, config='fixed.py')
     torch.save(
         MODELS.build(
-            fill_channels(
+            fill_auto(
                 dict(type='mmpretrain.ImageClassifier', backbone=dict(BACKBONE, arch=SMALLEST.to_dict()), head=HEAD)
             )
         ).state_dict(),

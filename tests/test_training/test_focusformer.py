@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -355,9 +356,13 @@ def test_mistakes_of_a_sampler_loop(tmp_path: Path) -> None:
 def test_a_metric_of_all_images_is_refused(tmp_path: Path) -> None:
     import mmdet.evaluation  # noqa: F401
 
+    annotations = dict(images=[dict(id=1, file_name='1.png')], annotations=[], categories=[])
+    (tmp_path / 'all.json').write_text(json.dumps(annotations))
     config = focus_config(tmp_path)
-    config.val_evaluator = dict(type='mmdet.CocoMetric')
-    with pytest.raises(VitnasError, match='the score of a mini-batch, but CocoMetric scores all images of its annot'):
+    config.val_evaluator = dict(type='mmdet.CocoMetric', ann_file=str(tmp_path / 'all.json'))
+    with pytest.raises(
+        VitnasError, match='a mini-batch, but CocoMetric counts the objects of all 1 images'
+    ):
         Runner.from_cfg(config).train()
 
 

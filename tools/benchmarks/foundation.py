@@ -13,43 +13,25 @@ Contenders take turns and the median of the turns' ratios counts, so that what e
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import statistics
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
+
 import vitnas_core  # noqa: F401  (before timm: it mends its import)
+from tools.benchmarks.measure import peak_memory, ratio, turns
 from vitnas_core import zoo
 from vitnas_core.backbones import FAMILIES, S3, AutoFormer, ElasticBackbone
 from vitnas_core.elastic import RelativePositions2D, TokenGrid
 
 HEAD_DIM, REACH = 64, 14
-
-
-def turns(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contender in each round; they take turns, after one round that does not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for round_ in range(rounds + 1):
-        for name, run in contenders.items():
-            start = time.perf_counter()
-            run()
-            if round_:
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
-def ratio(seconds: dict[str, list[float]], a: str, b: str) -> str:
-    """Median over the rounds of a's time over b's, with the middle half."""
-    found = sorted(x / y for x, y in zip(seconds[a], seconds[b]))
-    low, high = found[len(found) // 4], found[-1 - len(found) // 4]
-    return f'{statistics.median(found):6.2f}x  (middle half {low:.2f} to {high:.2f})'
 
 
 def benchmark_price(rounds: int) -> None:
@@ -101,34 +83,6 @@ def attention(kind: str, grid: tuple[int, int], heads: int, backward: bool) -> C
     return run
 
 
-def _resident(field: str) -> float:
-    """A size in MiB of this process, as Linux gives it: VmRSS (now) or VmHWM (the highest)."""
-    line = next(line for line in Path('/proc/self/status').read_text().splitlines() if line.startswith(field))
-    return int(line.split()[1]) / 1024
-
-
-def _peak(kind: str, grid: tuple[int, int], heads: int, backward: bool, threads: int, pipe: Any) -> None:
-    torch.set_num_threads(threads)
-    attention('fused', (2, 2), 1, backward)()  # what torch allocates once
-    run = attention(kind, grid, heads, backward)
-    Path('/proc/self/clear_refs').write_text('5')  # VmHWM starts anew
-    before = _resident('VmRSS')
-    run()
-    pipe.send(_resident('VmHWM') - before)
-
-
-def peak_memory(kind: str, grid: tuple[int, int], heads: int, backward: bool) -> float:
-    """MiB that one run adds to the resident size of a process of its own (Linux)."""
-    context = multiprocessing.get_context('spawn')
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_peak, args=(kind, grid, heads, backward, torch.get_num_threads(), theirs))
-    process.start()
-    process.join()
-    if process.exitcode != 0 or not ours.poll():
-        raise SystemExit(f'measuring the memory of {kind} at {grid} failed with exit code {process.exitcode}')
-    return ours.recv()
-
-
 def benchmark_fused(rounds: int) -> None:
     """Fused relative positions against the published formula; one layer, 3 heads, one image."""
     for height, width in ((224, 224), (512, 512), (800, 1344)):
@@ -137,7 +91,8 @@ def benchmark_fused(rounds: int) -> None:
         for backward in (False, True):
             what = f'  {height} x {width}, forward{" and backward" if backward else ""}'
             fused = attention('fused', grid, 3, backward)
-            memory = peak_memory('fused', grid, 3, backward)
+            small = ('fused', (2, 2), 1, backward)
+            memory = peak_memory(attention, ('fused', grid, 3, backward), small)
             if pairs > 1.5:  # backward holds the two tables, their gradients and copies of them
                 seconds = turns({'fused': fused}, min(rounds, 3))
                 print(
@@ -146,7 +101,7 @@ def benchmark_fused(rounds: int) -> None:
                 )
                 continue
             seconds = turns({'fused': fused, 'formula': attention('formula', grid, 3, backward)}, rounds)
-            plain = peak_memory('formula', grid, 3, backward)
+            plain = peak_memory(attention, ('formula', grid, 3, backward), small)
             print(f'{what}: formula / fused time {ratio(seconds, "formula", "fused")}')
             print(
                 f'{"":{len(what)}}  fused / formula memory {memory / plain:6.2f}x  ({memory:.0f} and {plain:.0f} MiB)'

@@ -216,10 +216,12 @@ def main(args: list[str] | None = None) -> None:
         settings = find_settings(official, space)
         if options.arch:
             target = cut(target, space, settings, options.arch)
-    write(options.target, 'model' if options.to_official else 'state_dict', target)
     which = dict(arch=options.arch) if options.arch else dict(space=options.space or space.name)
     if options.arch:
         del settings['embed_dims'], settings['official']
+    with torch.device('meta'):
+        note = None if options.to_official else AutoFormer(**which, **settings).note()
+    write(options.target, 'model' if options.to_official else 'state_dict', target, note)
     if options.to_official:
         print(
             'The qkv bias is written as it is stored: right for a network built with official=True, wrong for others.'

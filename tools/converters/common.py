@@ -14,6 +14,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.errors import CheckpointError, VitnasError
 from vitnas_core.fileio import atomic_write
 
@@ -73,13 +74,22 @@ def read(path: Path) -> dict[str, Tensor]:
     return data
 
 
-def write(path: Path, key: str, state: dict[str, Tensor]) -> None:
-    """Write a state dict aside and rename it: ``.safetensors`` as it is, else a checkpoint under ``key``."""
+def write(path: Path, key: str, state: dict[str, Tensor], note: str | None = None) -> None:
+    """Write a state dict aside and rename it: ``.safetensors`` as it is, else a checkpoint under ``key``.
+
+    Args:
+        path: The file.
+        key: ``'state_dict'`` or ``'model'``.
+        state: The weights.
+        note: What the backbone says of them (:meth:`~vitnas_core.backbones.ElasticBackbone.note`); None for files in
+            the layout of others.
+    """
+    notes = {} if note is None else {NOTE: note}
     if path.suffix == '.safetensors':
-        atomic_write(path, safetensors.torch.save(state))
+        atomic_write(path, safetensors.torch.save(state, notes))
         return
     buffer = io.BytesIO()
-    torch.save({key: state}, buffer)
+    torch.save({key: state, **({'meta': notes} if notes else {})}, buffer)
     atomic_write(path, buffer.getvalue())
 
 

@@ -269,6 +269,7 @@ def main(args: list[str] | None = None) -> None:
     with refusing(options.source):
         target = convert(read(options.source))
     backbone: dict[str, Any] = {}
+    note = None
     if convert is to_vitnas:
         arch = find_arch(target)
         backbone, file = find_settings(target, arch), options.target.with_suffix('.arch.json')
@@ -278,7 +279,9 @@ def main(args: list[str] | None = None) -> None:
         elif entry.input_size != (224, 224):
             backbone['img_size'] = max(entry.input_size)
         backbone = dict(arch=str(file) if entry is None else entry.name, **backbone)
-    write(options.target, 'model' if options.to_official else 'state_dict', target)
+        with torch.device('meta'):
+            note = S3(**backbone).note()
+    write(options.target, 'model' if options.to_official else 'state_dict', target, note)
     print(f'{len(target)} tensors, digest {digest(target)[:16]}: {options.target}')
     if backbone:
         print(config_line('S3', backbone))

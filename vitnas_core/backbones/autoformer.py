@@ -163,6 +163,7 @@ class AutoFormer(ElasticBackbone):
 
     family = 'autoformer'
     cost_settings = ('img_size', 'patch_size', 'position', 'reach')
+    weight_settings = ('patch_size', 'position', 'reach', 'rescale', 'official')
 
     def __init__(
         self,
@@ -284,6 +285,10 @@ class AutoFormer(ElasticBackbone):
         """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
         return (self.embed_dims if arch is None else read_autoformer(arch)[0],) * len(self.out_indices)
 
+    def out_strides(self) -> tuple[int, ...]:
+        """The patch size, of every output."""
+        return (self.patch_size,) * len(self.out_indices)
+
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
         x, (height, width) = self.embed(x)
@@ -315,13 +320,23 @@ class AutoFormer(ElasticBackbone):
             x = x + _resize(self.pos_embed[..., :embed_dim], self.grid, (height, width))
         return x, (height, width)
 
+    def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:
+        """Resize absolute positions of another image size, in place.
+
+        A size that is not known is taken to be this network's if the number of positions is, else to be square.
+        """
+        stored = weights.get(f'{prefix}pos_embed')
+        if stored is None or self.pos_embed is None or stored.ndim != 3:
+            return
+        patches = stored.shape[1] - 1
+        grid = (math.isqrt(patches),) * 2 if img_size is None else token_grid(img_size, self.patch_size)
+        if img_size is None and patches == math.prod(self.grid):
+            grid = self.grid
+        if grid != self.grid and math.prod(grid) == patches:
+            weights[f'{prefix}pos_embed'] = _resize(stored, grid, self.grid)
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Resize absolute positions of a checkpoint of another image size; it is taken to be square if it can be."""
-        stored = state_dict.get(f'{prefix}pos_embed')
-        if stored is not None and self.pos_embed is not None and stored.shape[1] != self.pos_embed.shape[1]:
-            side = math.isqrt(stored.shape[1] - 1)
-            if side * side == stored.shape[1] - 1:
-                state_dict[f'{prefix}pos_embed'] = _resize(stored, (side, side), self.grid)
+        self.fit_positions(state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def _format(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from mmengine.model import BaseModule, is_model_wrapper
+from mmengine.model import BaseModule, PretrainedInit, initialize, is_model_wrapper
 from torch import Tensor, nn
 from typing_extensions import Self
 
@@ -15,17 +15,21 @@ from .. import zoo
 from ..costs import Cost
 from ..errors import ArchError, SpaceError, VitnasError
 from ..spaces import Arch, SearchSpace
+from .pretrained import NOTE, Note, cut_to_shape, load_pretrained
 
 ArchRef = Arch | Mapping[str, Any] | str | Path
 SpaceRef = SearchSpace | Mapping[str, Any] | str | Path
+
+PRETRAINED = ('Pretrained', PretrainedInit)
+"""What ``type`` of an ``init_cfg`` says for the weights of a file."""
 
 
 class ElasticBackbone(BaseModule):
     """A backbone that runs any architecture of its space; a fixed network is a space of one.
 
-    Subclasses build layers for the largest architecture, implement :meth:`check_fits`,
-    :meth:`activate`, :meth:`stage_blocks`, :meth:`out_channels`, :meth:`forward` and :meth:`cost`, and
-    leave the arguments that rebuild them in ``settings``.
+    Subclasses build layers for the largest architecture, in the order in which an image passes them, implement
+    :meth:`check_fits`, :meth:`activate`, :meth:`stage_blocks`, :meth:`out_channels`, :meth:`out_strides`,
+    :meth:`forward` and :meth:`cost`, and leave the arguments that rebuild them in ``settings``.
 
     Args:
         arch: A fixed architecture: a zoo name, the path of an architecture file, or the data.
@@ -42,6 +46,9 @@ class ElasticBackbone(BaseModule):
 
     cost_settings: ClassVar[tuple[str, ...]]
     """Which of the settings :meth:`cost` takes."""
+
+    weight_settings: ClassVar[tuple[str, ...]] = ()
+    """Which of the settings change what the same weights compute, so that a checkpoint's should be the same."""
 
     def __init__(
         self, arch: ArchRef | None, space: SpaceRef | None, settings: dict[str, Any], init_cfg: dict | None = None
@@ -100,9 +107,95 @@ class ElasticBackbone(BaseModule):
         """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
         raise NotImplementedError
 
+    def out_strides(self) -> tuple[int, ...]:
+        """Image pixels a pixel of each output; a map of an H × W image has ceil(H / stride) × ceil(W / stride)."""
+        raise NotImplementedError
+
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an ``out_index``, at full width with zeros in inactive channels."""
         raise NotImplementedError
+
+    def is_output_weight(self, name: str) -> bool:
+        """Whether a weight belongs to one output alone, so that a network with other ``out_indices`` lacks it."""
+        return False
+
+    def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:
+        """Change the position tables among the weights of a network for another image size to this one's, in place.
+
+        Args:
+            weights: The weights, by name.
+            prefix: What their names begin with. Defaults to ``''``.
+            img_size: Height and width of the images that their positions are for. Defaults to None: not known.
+        """
+
+    def init_weights(self) -> None:
+        """As everywhere in mm, but ``dict(type='Pretrained', checkpoint=…)`` is checked and cut to this network.
+
+        Raises:
+            CheckpointError: The file holds another architecture, or no weights for this one.
+        """
+        init_cfgs = [self.init_cfg] if isinstance(self.init_cfg, dict) else list(self.init_cfg or [])
+        pretrained = [cfg for cfg in init_cfgs if cfg['type'] in PRETRAINED]
+        if self.is_init or not pretrained:  # type: ignore[has-type]
+            super().init_weights()
+            return
+        initialize(self, [cfg for cfg in init_cfgs if cfg not in pretrained])
+        for cfg in pretrained:
+            load_pretrained(self, cfg['checkpoint'], cfg.get('prefix'))
+        self.is_init = True
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Leave a note in the state dict, by which a checkpoint says what it holds."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if hasattr(destination, '_metadata'):
+            destination._metadata.setdefault(prefix[:-1], {})[NOTE] = self.note()
+
+    def note(self) -> str:
+        """What a checkpoint says of its weights, as JSON: their space, and the settings under which they hold."""
+        settings = {name: self.settings[name] for name in self.weight_settings}
+        return Note(self.space, settings, self.settings.get('img_size')).to_json()
+
+    def layer_depths(self) -> dict[str, int]:
+        """How deep each weight lies: 0 before the first block, then a number a block, and one more behind the last.
+
+        What lies between two blocks, such as the merging of patches, counts to the one behind it.
+        """
+        names = {id(module): name for name, module in self.named_modules()}
+        blocks = [f'{names[id(block)]}.' for blocks in self.stage_blocks() for block in blocks]
+        depths, last = {}, 0
+        waiting: list[str] = []
+        for name, _ in self.named_parameters():
+            found = next((i for i, block in enumerate(blocks, 1) if name.startswith(block)), None)
+            if found is None:
+                waiting.append(name)
+                continue
+            depths.update(dict.fromkeys(waiting, 0 if last == 0 else found))
+            waiting, last = [], found
+            depths[name] = found
+        depths.update({name: len(blocks) + 1 for name in waiting})
+        return depths
+
+    def position_weights(self) -> set[str]:
+        """Tokens and tables of positions: what is no weight of a linear layer, a convolution or a norm."""
+        layers = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.modules.batchnorm._BatchNorm)
+        known = {
+            id(parameter)
+            for module in self.modules()
+            if isinstance(module, layers)
+            for parameter in module.parameters(recurse=False)
+        }
+        return {name for name, parameter in self.named_parameters() if id(parameter) not in known}
+
+    def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
+        """The depth of a weight and the number of depths, as mmpretrain's layer-wise learning rates ask for them.
+
+        Args:
+            param_name: Its name in the whole model.
+            prefix: Where the backbone is in it, e.g. ``'backbone.'``. Defaults to ``''``.
+        """
+        depths = self.layer_depths()
+        count = sum(len(blocks) for blocks in self.stage_blocks()) + 2
+        return depths.get(param_name.removeprefix(prefix), count - 1), count
 
     @classmethod
     def cost(cls, arch: ArchRef, input_size: int | tuple[int, int], num_classes: int = 0) -> Cost:
@@ -173,24 +266,3 @@ def elastic_backbone(model: nn.Module) -> ElasticBackbone:
             f'but {type(model).__name__} holds {len(found) or "none"}'
         )
     return found[0]
-
-
-def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Cut tensors, by name, to the leading part that a smaller network holds.
-
-    Args:
-        source: State dict of the larger network.
-        target: State dict of the smaller one; only its shapes are read.
-
-    Raises:
-        ArchError: A tensor is missing or smaller than asked.
-    """
-    cut = {}
-    for name, wanted in target.items():
-        if name not in source:
-            raise ArchError(f'the weights have no {name}')
-        tensor = source[name]
-        if tensor.ndim != wanted.ndim or any(have < want for have, want in zip(tensor.shape, wanted.shape)):
-            raise ArchError(f'{name} has shape {tuple(tensor.shape)}, too small for {tuple(wanted.shape)}')
-        cut[name] = tensor[tuple(slice(0, size) for size in wanted.shape)].clone()
-    return cut

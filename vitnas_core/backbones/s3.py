@@ -192,6 +192,7 @@ class S3(ElasticBackbone):
 
     family = 's3'
     cost_settings = ('img_size', 'patch_size', 'out_indices')
+    weight_settings = ('patch_size', 'bias')
 
     def __init__(
         self,
@@ -306,6 +307,14 @@ class S3(ElasticBackbone):
         """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
         widths = self.embed_dims if arch is None else [stage.embed_dim for stage in read_s3(arch)]
         return tuple(widths[s] for s in self._wanted)
+
+    def out_strides(self) -> tuple[int, ...]:
+        """The patch size, twice as much with every stage."""
+        return tuple(self.settings['patch_size'] * 2**s for s in self._wanted)
+
+    def is_output_weight(self, name: str) -> bool:
+        """Those of the norms: a norm an output."""
+        return name.startswith('norm')
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""

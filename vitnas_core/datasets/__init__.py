@@ -2,5 +2,6 @@
 
 from .digits import Digits
 from .holdout import HoldOut
+from .scenes import Scene, make_scene, write_scenes
 
-__all__ = ['Digits', 'HoldOut']
+__all__ = ['Digits', 'HoldOut', 'Scene', 'make_scene', 'write_scenes']

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from ..backbones import elastic_backbone
 from ..errors import VitnasError
-from ..scoring import clear_results, make_step, metric_value
+from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
 from .racing import Racing
 from .sampler import WholeSampler
@@ -52,7 +52,7 @@ class SubnetEvaluator:
         keep_gb: Decoded batches are kept up to this size; those beyond are decoded for every candidate.
 
     Raises:
-        VitnasError: Racing is asked for with a metric that is not a mean over images.
+        VitnasError: Racing is asked for with a metric that is not a mean over images, or a metric scores other images.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class SubnetEvaluator:
         self._kept: list[Any] = []
         self._kept_samples = 0
         evaluator.dataset_meta = getattr(dataloader.dataset, 'metainfo', None)
+        check_images(evaluator, f'candidates are compared on {self.num_samples} images', self.num_samples)
         self.step = make_step(model, evaluator)
         if racing is not None:
             self._span = _span_of_mean(evaluator)
@@ -88,7 +89,7 @@ class SubnetEvaluator:
         self.model.eval()
         self.backbone.set_arch(arch)
         wanted = max(1, math.ceil(share * self.num_batches - 1e-9))
-        clear_results(self.evaluator)
+        self.step.start()
         race = _Race(self, floor) if self.racing is not None and floor is not None and share == 1.0 else None
         for batch in self._batches(wanted):
             self.step.run(batch)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import VitnasError
+from ..jsondata import difference
 from .candidate import Candidate
 
 _SHOWN = 8
@@ -122,23 +123,6 @@ def read_candidates(path: str | os.PathLike) -> list[Candidate]:
     lines = content[: content.rfind(b'\n') + 1].splitlines()[1:]
     found = [Candidate.from_dict(_parse(line, path, number)) for number, line in enumerate(lines, 2)]
     return sorted(found, key=lambda candidate: candidate.id)
-
-
-def difference(old: Any, new: Any, path: str = '') -> Iterator[str]:
-    """Where two pieces of JSON data differ, one text a place: ``constraint.macs: [null, 5] → [null, 6]``."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in [*old, *(name for name in new if name not in old)]:
-            below = f'{path}.{name}' if path else str(name)
-            yield from difference(old.get(name), new.get(name), below)
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _nested(old + new):
-        for i, (a, b) in enumerate(zip(old, new)):
-            yield from difference(a, b, f'{path}[{i}]')
-    elif old != new:
-        yield f'{path or "all"}: {json.dumps(old)} → {json.dumps(new)}'
-
-
-def _nested(values: list[Any]) -> bool:
-    return any(isinstance(value, dict) for value in values)
 
 
 def _parse(line: bytes, path: Path, number: int) -> Any:

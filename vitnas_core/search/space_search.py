@@ -24,6 +24,7 @@ from .. import zoo
 from ..costs import Constraint, Cost
 from ..errors import InfeasibleError, VitnasError
 from ..fileio import atomic_write
+from ..jsondata import difference
 from ..launch import make_runner
 from ..models import backbone_of, space_config
 from ..registry import RUNNERS
@@ -31,7 +32,7 @@ from ..scoring import in_percent
 from ..spaces import Arch, SearchSpace, stage_dimensions
 from .candidate import Candidate, ranked
 from .feasible import FeasibleSpace
-from .journal import difference, read_candidates
+from .journal import read_candidates
 from .space_checks import check_config, check_evaluator, check_search
 from .space_quality import Sample, SpaceEvolution, SpaceStep, Tendency
 

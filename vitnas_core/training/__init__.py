@@ -1,6 +1,7 @@
 """Training a supernet: the loop, samplers of architectures, rules, distillation, hooks."""
 
 from .distillation import KLDivergence, SoftCrossEntropy
+from .layer_decay import LayerDecayOptimWrapperConstructor
 from .loops import SupernetTrainLoop
 from .optim import BFloat16OptimWrapper
 from .reinforce import Reinforce
@@ -9,6 +10,7 @@ from .sampler_loop import SamplerTrainLoop
 __all__ = [
     'BFloat16OptimWrapper',
     'KLDivergence',
+    'LayerDecayOptimWrapperConstructor',
     'Reinforce',
     'SamplerTrainLoop',
     'SoftCrossEntropy',

@@ -9,6 +9,7 @@ import torch
 from mmengine.optim import OptimWrapper
 from torch import nn
 
+from .. import compat
 from ..registry import OPTIM_WRAPPERS
 
 
@@ -16,12 +17,14 @@ from ..registry import OPTIM_WRAPPERS
 class BFloat16OptimWrapper(OptimWrapper):
     """mmengine's ``OptimWrapper`` with the forward pass under bfloat16 autocast.
 
-    mmengine's ``AmpOptimWrapper`` refuses the CPU. Arguments, accumulation and clipping are as ever.
+    mmengine's ``AmpOptimWrapper`` refuses the CPU. Arguments, accumulation and clipping are as ever. What mmcv and
+    mmdet cannot do in bfloat16 stays in float32 (:func:`~vitnas_core.compat.bfloat16_in_float32`).
     """
 
     @contextlib.contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
         """Autocast on the device of the model, and no exchange of gradients while they accumulate."""
+        compat.bfloat16_in_float32()  # here, as the model's toolbox is imported by now
         device = next(model.parameters()).device.type
         with super().optim_context(model), torch.autocast(device, torch.bfloat16):
             yield

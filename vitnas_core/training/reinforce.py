@@ -20,7 +20,7 @@ from ..backbones import elastic_backbone, unwrap
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
 from ..randomness import run_seed
-from ..scoring import clear_results, make_step, metric_value
+from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
 from .dataloading import KeyedBatchSampler, seeded_loader
 from .samplers import ArchSampler, FocusSampler
@@ -181,9 +181,9 @@ class SamplerTraining:
             built = Runner.build_dataloader({**data, 'drop_last': False}, seed=run_seed(runner))
         self.dataloader = seeded_loader(built)
         self._evaluator: Evaluator = runner.build_evaluator(evaluator)
+        check_images(self._evaluator, 'a reward is the score of a mini-batch')
         self._evaluator.dataset_meta = getattr(built.dataset, 'metainfo', None)
         self._step = make_step(self._model, self._evaluator)
-        _check_batchwise(self._evaluator)
 
     def check(self) -> None:
         """Score the active architecture once, so that a wrong metric is not found after many epochs."""
@@ -195,10 +195,9 @@ class SamplerTraining:
         training = self._model.training
         self._model.eval()
         self._backbone.set_arch(arch)
-        clear_results(self._evaluator)
+        self._step.start()
         self._step.run(batch)
         self.metric, value = metric_value(self._evaluator, self.metric)
-        clear_results(self._evaluator)
         self._model.train(training)
         found = torch.tensor(value * self.scale if math.isfinite(value) else 0.0, dtype=torch.float64)
         all_reduce(found, 'mean')
@@ -230,17 +229,3 @@ class SamplerTraining:
         """Go on from what :meth:`state_dict` gave."""
         self.reinforce.load_state_dict(state)
         self.iterations, self.last = int(state['iterations']), int(state['last'])
-
-
-def _check_batchwise(evaluator: Evaluator) -> None:
-    """Refuse metrics that score a fixed set of images, of which a mini-batch is only a part.
-
-    Raises:
-        VitnasError: A metric is COCO's, which counts the objects of all images of its annotations.
-    """
-    for metric in evaluator.metrics:
-        if hasattr(metric, '_coco_api'):
-            raise VitnasError(
-                f'a reward is the score of a mini-batch, but {type(metric).__name__} scores all images of its '
-                f'annotations; give a metric that is a mean over images'
-            )

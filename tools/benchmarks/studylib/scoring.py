@@ -13,11 +13,11 @@ from mmengine.evaluator import Evaluator
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 
+from vitnas_core.auto import fill_auto
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import Constraint, Cost
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import fill_channels
 from vitnas_core.search import Candidate, ranked
 from vitnas_core.search.evaluator import SubnetEvaluator
 from vitnas_core.search.feasible import FeasibleSpace
@@ -44,7 +44,7 @@ class Supernet:
         self.config = config
         model = copy.deepcopy(config.model)
         model.setdefault('data_preprocessor', config.get('data_preprocessor'))
-        self.model = MODELS.build(fill_channels(model))
+        self.model = MODELS.build(fill_auto(model))
         load_weights(self.model, checkpoint)
 
     @property

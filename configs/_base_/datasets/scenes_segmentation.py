@@ -1,0 +1,70 @@
+"""Scenes of handwritten digits for mmseg: 600 to train on, 150 to test; ``tools/dataset_converters/make_scenes.py``."""
+
+data_root = 'data/scenes/'
+metainfo = dict(classes=('ground', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'))
+crop_size = (96, 128)  # also the ``size`` of a model's data_preprocessor, which pads smaller images to it
+
+# Digits are not flipped: a mirrored 2 is not a 2.
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='LoadAnnotations', reduce_zero_label=True),
+    dict(type='RandomChoiceResize', scales=[(112, 84), (128, 96), (144, 108), (160, 120)], keep_ratio=True),
+    dict(type='RandomCrop', crop_size=crop_size),
+    dict(type='PackSegInputs'),
+]
+# Label maps are read after the resize: what is predicted is compared at the size of the file.
+test_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(128, 96), keep_ratio=True),
+    dict(type='LoadAnnotations', reduce_zero_label=True),
+    dict(type='PackSegInputs'),
+]
+
+# As ADE20K: label 0 of the files, the uncertain edge of strokes, is no class.
+scenes = dict(
+    type='BaseSegDataset',
+    data_root=data_root,
+    metainfo=metainfo,
+    img_suffix='.png',
+    seg_map_suffix='.png',
+    reduce_zero_label=True,
+)
+train_set = dict(**scenes, data_prefix=dict(img_path='train', seg_map_path='labels/train'))
+
+train_dataloader = dict(
+    batch_size=8,
+    num_workers=2,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=True),
+    dataset=dict(**train_set, pipeline=train_pipeline),
+)
+val_dataloader = dict(
+    batch_size=16,
+    num_workers=1,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(
+        **scenes,
+        data_prefix=dict(img_path='val', seg_map_path='labels/val'),
+        test_mode=True,
+        pipeline=test_pipeline,
+    ),
+)
+test_dataloader = val_dataloader
+val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
+test_evaluator = val_evaluator
+
+# For searches, which never see the test scenes: of five training scenes four train a supernet and one compares.
+supernet_dataset = dict(
+    type='vitnas.HoldOut', part='train', fraction=0.2, seed=0, dataset=dict(**train_set, pipeline=train_pipeline)
+)
+holdout_dataloader = dict(
+    batch_size=16,
+    num_workers=1,
+    persistent_workers=True,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(
+        type='vitnas.HoldOut', part='holdout', fraction=0.2, seed=0, dataset=dict(**train_set, pipeline=test_pipeline)
+    ),
+)
+holdout_evaluator = val_evaluator

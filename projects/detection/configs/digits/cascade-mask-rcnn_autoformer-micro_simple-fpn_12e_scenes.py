@@ -1,0 +1,33 @@
+"""Cascade Mask R-CNN, made small, around what ``bash tools/quickstart.sh`` searched: minutes on two cores.
+
+The scenes: ``python tools/dataset_converters/make_scenes.py``. Random weights instead of the searched backbone's:
+``--cfg-options model.backbone.init_cfg=None``.
+"""
+
+_base_ = [
+    'mmdet::_base_/models/cascade-mask-rcnn_r50_fpn.py',
+    '../../../../configs/backbones/autoformer_micro_pyramid.py',
+    '../../../../configs/_base_/datasets/scenes_detection.py',
+    '../../../../configs/_base_/schedules/scenes_12e.py',
+    '../../../../configs/_base_/default_runtime.py',
+]
+default_scope = 'mmdet'
+visualizer = dict(type='DetLocalVisualizer')
+
+extractor = dict(out_channels=32, featmap_strides='auto')
+heads = [dict(head, in_channels=32, fc_out_channels=128, num_classes=10) for head in _base_.model.roi_head.bbox_head]
+stages = [dict(stage, sampler=dict(stage.sampler, num=32)) for stage in _base_.model.train_cfg.rcnn]
+model = dict(
+    data_preprocessor=dict(mean=_base_.data_mean, std=_base_.data_std, pad_size_divisor=16),
+    backbone=dict(_delete_=True, **_base_.backbone),
+    neck=dict(_delete_=True, **_base_.neck),
+    rpn_head=dict(in_channels='auto', feat_channels=32, anchor_generator=dict(scales=[4], strides='auto')),
+    roi_head=dict(
+        bbox_roi_extractor=extractor,
+        bbox_head=heads,
+        mask_roi_extractor=extractor,
+        mask_head=dict(num_convs=1, in_channels=32, conv_out_channels=32, num_classes=10),
+    ),
+    train_cfg=dict(rpn=dict(sampler=dict(num=64)), rpn_proposal=dict(nms_pre=200, max_per_img=100), rcnn=stages),
+    test_cfg=dict(rpn=dict(nms_pre=200, max_per_img=50), rcnn=dict(max_per_img=20)),
+)

@@ -1,0 +1,5 @@
+"""Mask R-CNN on AutoFormer-B, 12 epochs; everything else as for AutoFormer-S."""
+
+_base_ = './mask-rcnn_autoformer-small_simple-fpn_1x_coco.py'
+
+model = dict(backbone=dict(arch='autoformer-base'))

@@ -1,0 +1,365 @@
+"""Every config of detection and segmentation is parsed, built, trained and tested on tiny data, the day it is added.
+
+The first config of a kind (a detector or a segmentor, a family of backbones, a dataset) is also resumed, runs in
+bfloat16, and its gradients are looked at; others of the kind, such as larger sizes, differ in numbers only.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from mmengine.config import Config, config
+from mmengine.runner import Runner
+
+from tools import train
+from vitnas_core.auto import elastic_class
+from vitnas_core.backbones import elastic_backbone
+from vitnas_core.spaces import Arch
+from vitnas_core.training import BFloat16OptimWrapper
+
+from .config_files import (
+    CONFIGS,
+    DENSE,
+    ROOT,
+    check_loaded,
+    check_schedule_ends,
+    is_search,
+    parsed,
+    provide_files,
+    shrink,
+    source_of,
+    strings,
+)
+from .tiny_sets import datasets_of, set_name
+
+SIDE = 64
+"""The shorter side of the images."""
+FEW = dict(num=16, nms_pre=50, max_per_img=10)
+"""Boxes that are sampled, and kept before and behind the suppression."""
+
+# As mmdet and mmseg name them; a supernet and a search in it say so in place of the neck.
+WORDS = r'[a-z0-9.]+(-[a-z0-9.]+)*'
+NAMES = {
+    'detection': re.compile(
+        rf'(?P<method>{WORDS})_(?P<backbone>{WORDS})_(?P<part>{WORDS})_(?P<schedule>{WORDS})_(?P<dataset>[a-z0-9]+)'
+    ),
+    'segmentation': re.compile(
+        rf'(?P<backbone>{WORDS})_(?P<method>{WORDS})(_(?P<part>supernet|search))?_(?P<schedule>{WORDS})'
+        r'_(?P<dataset>[a-z0-9]+)-(?P<crop>\d+x\d+)'
+    ),
+}
+SCHEDULE = re.compile(r'(?P<times>\d+)x|((?P<gpus>\d+)xb(?P<batch>\d+)-)?((?P<epochs>\d+)e|(?P<thousands>\d+)k)')
+DATASETS = {'coco': 'CocoDataset', 'ade20k': 'ADE20KDataset', 'scenes': 'Scenes'}
+METHODS = {
+    'mask-rcnn': 'MaskRCNN',
+    'cascade-mask-rcnn': 'CascadeRCNN',
+    'retinanet': 'RetinaNet',
+    'upernet': 'UPerHead',
+    'fpn': 'FPNHead',
+}
+NECKS = {'fpn': 'FPN', 'simple-fpn': 'SimpleFeaturePyramid'}
+
+# Of the papers, on COCO and ADE20K: Swin's for Cascade and UperNet, Twins' for the others.
+RECIPES: dict[str, dict[str, Any]] = {
+    'mask-rcnn': dict(lr=2e-4, weight_decay=1e-4, warm_up=500, batch_size=2, drop_path={0.2}),
+    'retinanet': dict(lr=1e-4, weight_decay=1e-4, warm_up=500, batch_size=2, drop_path={0.2}),
+    'cascade-mask-rcnn': dict(lr=1e-4, weight_decay=0.05, warm_up=1000, batch_size=2, drop_path={0.0, 0.2, 0.3}),
+    'upernet': dict(lr=6e-5, weight_decay=0.01, warm_up=1500, batch_size=2, drop_path={0.2, 0.3}),
+    'fpn': dict(lr=1e-4, weight_decay=1e-4, warm_up=0, batch_size=4, drop_path={0.2, 0.4}),
+}
+MILESTONES = {12: [8, 11], 36: [27, 33]}
+
+
+# which configs are the first of their kind, told from names and files: to parse all takes long
+
+
+def task(stem: str) -> str:
+    return CONFIGS[stem].relative_to(ROOT / 'projects').parts[0]
+
+
+def named(stem: str) -> re.Match[str] | None:
+    return NAMES[task(stem)].fullmatch(stem)
+
+
+def kind(stem: str) -> tuple[str, ...]:
+    """Configs that differ only in numbers: sizes of a family and lengths of a schedule."""
+    name = named(stem)
+    if name is None:
+        return (stem,)
+    family = name['backbone'].rpartition('-')[0]
+    return name['method'], family, name['part'] or '', name['dataset']
+
+
+def depth(path: Path) -> int:
+    """How many of our configs a config is a change of, one of the other."""
+    base = re.search(r"^_base_ = '(\.[^']+)'", path.read_text(), re.MULTILINE) if path.is_file() else None
+    return 1 + depth((path.parent / base[1]).resolve()) if base else 0
+
+
+def firsts() -> list[str]:
+    found: dict[tuple[str, ...], str] = {}
+    for stem in sorted(DENSE, key=lambda stem: (depth(CONFIGS[stem]), stem)):
+        found.setdefault(kind(stem), stem)
+    return sorted(found.values())
+
+
+SEARCHES = [stem for stem in DENSE if '_search_' in stem]
+FIRSTS = [stem for stem in firsts() if stem not in SEARCHES]
+OTHERS = [stem for stem in DENSE if stem not in (*FIRSTS, *SEARCHES)]
+
+
+# a small run
+
+
+def dicts(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, (list, tuple)):
+        for child in node:
+            yield from dicts(child)
+
+
+def smaller(size: Any, factor: float) -> tuple[int, int]:
+    """Two sides of an image; never a square."""
+    one, two = (round(factor * side) for side in size)
+    return (one, 3 * one // 2) if one == two else (one, two)
+
+
+def shrink_images(cfg: Config) -> None:
+    """Resize large images of every pipeline to about 64 x 96."""
+    pipelines = [
+        dataset['pipeline']
+        for part in ('train', 'val', 'test')
+        for dataset in datasets_of((cfg.get(f'{part}_dataloader') or {}).get('dataset'))
+    ]
+    steps = list(dicts(pipelines))
+    scales = [scale for step in steps for scale in (*step.get('scales', ()), step.get('scale')) if scale]
+    factor = SIDE / max(min(scale) for scale in scales)
+    if factor > 0.5:  # the scenes are small
+        return
+    for step in steps:
+        for key in ('scale', 'crop_size'):
+            if key in step:
+                step[key] = smaller(step[key], factor)
+        if 'scales' in step:
+            step['scales'] = [smaller(scale, factor) for scale in step['scales']]
+    if 'size' in cfg.model.data_preprocessor:
+        cfg.model.data_preprocessor.size = smaller(cfg.model.data_preprocessor.size, factor)
+
+
+def shrink_boxes(cfg: Config) -> None:
+    """Few boxes; an untrained detector's count too, as a metric of none is none."""
+    for node in dicts([cfg.model.get('train_cfg'), cfg.model.get('test_cfg')]):
+        node.update({key: min(most, node[key]) for key, most in FEW.items() if isinstance(node.get(key), int)})
+        if 'score_thr' in node:
+            node['score_thr'] = 0.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """``data/`` and ``work_dirs/`` of the configs are here; checkpoints of detectors are large, so nothing is kept."""
+    monkeypatch.chdir(tmp_path)
+    # A run writes its config several times, and takes longer to break its lines than to train.
+    monkeypatch.setattr(config, 'FormatCode', lambda text, **_: (text, True))
+    yield tmp_path
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def provide(stem: str) -> dict[Path, dict[str, torch.Tensor]]:
+    """The files of earlier steps; their weights, of those that are loaded."""
+    cfg = parsed(stem)
+    loaded = set(strings([cfg.model, cfg.get('load_from')]))
+    return {path: weights for path, weights in provide_files(cfg).items() if str(path) in loaded}
+
+
+def write_small(stem: str, folder: Path, monkeypatch: pytest.MonkeyPatch, checkpoints: bool = False) -> str:
+    """The file of a small run of a config."""
+    cfg = Config(parsed(stem).to_dict())
+    shrink(cfg, monkeypatch)
+    shrink_images(cfg)
+    shrink_boxes(cfg)
+    if not checkpoints:
+        cfg.default_hooks.checkpoint = None
+    cfg.visualizer.pop('name', None)  # with one, the next test would get this one
+    cfg.randomness = dict(seed=0)
+    cfg.log_level = 'WARNING'
+    path = folder / f'{stem}.py'
+    cfg.dump(path)
+    return str(path)
+
+
+def run(path: str, *more: str, **options: Any) -> Runner:
+    """What ``tools/train.py`` does; each run has a name of its own, or it would find the logs of the one before."""
+    options['experiment_name'] = f'{Path(path).stem}{"".join(more)}'
+    values = [f'{key}={value}' for key, value in options.items()]
+    return train.main([path, '--work-dir', 'work_dirs/run', *more, '--cfg-options', *values])
+
+
+def check_trained(runner: Runner) -> None:
+    """Losses are finite and what was predicted is measured."""
+    scalars = runner.message_hub.log_scalars
+    losses = [name for name in scalars if name.startswith('train/') and 'loss' in name]
+    assert 'train/loss' in losses
+    for name in losses:
+        assert torch.isfinite(torch.as_tensor(scalars[name].data[0])).all(), name
+    evaluator = runner.cfg.val_evaluator
+    metrics = ['mIoU'] if evaluator.type == 'IoUMetric' else [f'coco/{part}_mAP' for part in metric_parts(evaluator)]
+    for name in metrics:
+        assert scalars[f'val/{name}'].current() >= 0, name
+    parameters = dict(runner.model.named_parameters())
+    assert {parameter.dtype for parameter in parameters.values()} == {torch.float32}
+
+
+def metric_parts(evaluator: Any) -> list[str]:
+    return [evaluator.metric] if isinstance(evaluator.metric, str) else list(evaluator.metric)
+
+
+def check_given(runner: Runner, given: dict[Path, dict[str, torch.Tensor]]) -> None:
+    """The backbone began with the weights of the files that the config names."""
+    trained = runner.model.backbone.state_dict()
+    for path, weights in given.items():
+        own = {name.removeprefix('backbone.'): w for name, w in weights.items() if name.startswith('backbone.')}
+        assert own and set(own) - set(trained) == set()
+        check_loaded(own, trained, path)
+
+
+def check_gradients(runner: Runner) -> None:
+    """A gradient reaches every weight of the backbone; as in a test, where no path is dropped."""
+    model = runner.model.eval()
+    backbone = elastic_backbone(model)
+    backbone.set_arch(backbone.space.largest())
+    data = model.data_preprocessor(next(iter(runner.train_dataloader)), training=True)
+    shapes = [tuple(sample.img_shape[:2]) for sample in data['data_samples']]
+    assert all(height != width for height, width in shapes)
+    if runner.cfg.train_dataloader.dataset.type == 'CocoDataset' and runner.cfg.data_root == 'data/coco/':
+        assert len(set(shapes)) == 2
+    model.parse_losses(model(**data, mode='loss'))[0].backward()
+    trained = {name: p.grad for name, p in backbone.named_parameters() if p.requires_grad}
+    assert trained and not [name for name, grad in trained.items() if grad is None or not grad.any()]
+
+
+@pytest.mark.parametrize('stem', FIRSTS)
+def test_trains_and_resumes_in_bfloat16(stem: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = provide(stem)
+    path = write_small(stem, folder, monkeypatch, checkpoints=True)
+    runner = run(path)
+    check_trained(runner)
+    check_given(runner, given)
+    by_epoch = 'max_epochs' in runner.cfg.train_cfg
+    assert (folder / 'work_dirs/run' / ('epoch_1.pth' if by_epoch else 'iter_1.pth')).is_file()
+    steps = runner.iter
+    assert steps > 0
+
+    length = {'train_cfg.max_epochs' if by_epoch else 'train_cfg.max_iters': 2}
+    options = {'optim_wrapper.type': 'vitnas.BFloat16OptimWrapper', 'default_hooks.checkpoint': None}
+    runner = run(path, '--resume', **length, **options)
+    check_trained(runner)
+    assert isinstance(runner.optim_wrapper, BFloat16OptimWrapper)
+    assert runner.iter == 2 * steps and (runner.epoch == 2 or not by_epoch)
+    taken = {int(state['step']) for state in runner.optim_wrapper.optimizer.state.values()}
+    assert taken == {2 * steps}  # what the optimizer knew was resumed, too
+    check_gradients(runner)
+
+
+@pytest.mark.parametrize('stem', OTHERS)
+def test_trains(stem: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = provide(stem)
+    runner = run(write_small(stem, folder, monkeypatch))
+    check_trained(runner)
+    check_given(runner, given)
+
+
+@pytest.mark.parametrize('stem', SEARCHES)
+def test_searches(stem: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = provide(stem)
+    loop = run(write_small(stem, folder, monkeypatch)).train_loop
+    best = Arch.from_json((folder / 'work_dirs/run/best_arch.json').read_text())
+    assert best in loop.space and loop.constraint.met(loop.price(best))
+    assert all(candidate.score >= 0 for candidate in loop.history)
+    [weights] = given.values()
+    trained = loop.runner.model.state_dict()
+    assert trained.keys() == weights.keys() and all(torch.equal(trained[name], weights[name]) for name in weights)
+
+
+# names and recipes
+
+
+def words(kind: Any) -> str:
+    """The name of a type without its scope."""
+    return str(kind).rpartition('.')[2]
+
+
+@pytest.mark.parametrize('stem', DENSE)
+def test_name_says_what_the_config_does(stem: str) -> None:
+    name, cfg = named(stem), parsed(stem)
+    assert name, f'{stem} should be named as in mmdet or mmseg, e.g. {FIRSTS[0]}'
+    model, backbone = cfg.model, cfg.model.backbone
+    found = {set_name(dataset) for dataset in datasets_of(cfg.train_dataloader.dataset)}
+    assert found == {DATASETS[name['dataset']]}
+    head = model.type if task(stem) == 'detection' else model.decode_head.type
+    assert words(head) == METHODS[name['method']]
+    assert ('mask_head' in model.get('roi_head', {})) == ('mask' in name['method'])
+    family = name['backbone'].rpartition('-')[0].replace('-', '')
+    assert elastic_class(backbone.type) is not None and words(backbone.type).lower() == family
+    stage = name['part'] if name['part'] in ('supernet', 'search') else None
+    assert bool(backbone.get('space')) == bool(stage) != bool(backbone.get('arch'))
+    assert is_search(cfg) == (stage == 'search')
+    if not stage and not str(backbone.arch).endswith('.json'):
+        assert backbone.arch == name['backbone']
+    if name['part'] and not stage:
+        assert words(model.neck.type) == NECKS[name['part']]
+    if task(stem) == 'segmentation':
+        assert name['crop'] == '{}x{}'.format(*model.data_preprocessor.size)
+    if stage != 'search':
+        check_schedule(name['schedule'], cfg)
+
+
+def check_schedule(text: str, cfg: Config) -> None:
+    """The length in a name is that of the training, and the learning rate falls to its end."""
+    schedule = SCHEDULE.fullmatch(text)
+    assert schedule, f'the schedule {text} should be like 1x, 8xb2-160k or 12e'
+    if schedule['thousands']:
+        assert cfg.train_cfg.max_iters == 1000 * int(schedule['thousands'])
+    else:
+        assert cfg.train_cfg.max_epochs == int(schedule['epochs'] or 12 * int(schedule['times']))
+    if schedule['batch']:
+        assert cfg.train_dataloader.batch_size == int(schedule['batch'])
+        total = int(schedule['gpus']) * int(schedule['batch'])
+        assert cfg.get('auto_scale_lr', {}).get('base_batch_size', total) == total
+    check_schedule_ends(cfg)
+
+
+@pytest.mark.parametrize('stem', [stem for stem in DENSE if 'scenes' not in stem])
+def test_recipe(stem: str) -> None:
+    name, cfg = named(stem), parsed(stem)
+    recipe, optimizer = RECIPES[name['method']], cfg.optim_wrapper.optimizer
+    assert (optimizer.type, optimizer.lr, optimizer.weight_decay) == ('AdamW', recipe['lr'], recipe['weight_decay'])
+    assert cfg.train_dataloader.batch_size == recipe['batch_size']
+    assert cfg.model.backbone.drop_path_rate in recipe['drop_path']
+    warm_ups = [one for one in cfg.param_scheduler if one.type == 'LinearLR']
+    assert [one.end for one in warm_ups if not one.by_epoch] == [recipe['warm_up']] * bool(recipe['warm_up'])
+    [falling] = [one for one in cfg.param_scheduler if one.type != 'LinearLR']
+    if task(stem) == 'detection':
+        assert (falling.type, falling.milestones) == ('MultiStepLR', MILESTONES[cfg.train_cfg.max_epochs])
+    else:
+        assert falling.type == 'PolyLR' and falling.get('eta_min', 0.0) < optimizer.lr
+        assert cfg.tta_model.type == 'SegTTAModel' and words(cfg.tta_pipeline[-1].type) == 'TestTimeAug'
+
+
+@pytest.mark.parametrize('stem', DENSE)
+def test_weights_are_those_of_earlier_steps(stem: str) -> None:
+    """None that nobody has published, and none of the toolbox's backbone."""
+    cfg = parsed(stem)
+    suffixes = ('.pth', '.pt', '.bin', '.safetensors', '.json')
+    for text in strings([cfg.model, cfg.get('load_from')]):
+        if '://' not in text and not text.endswith(suffixes):
+            continue
+        assert text.startswith('work_dirs/'), f'{text} is a file of nobody'
+        assert source_of(text).model.backbone.type == cfg.model.backbone.type

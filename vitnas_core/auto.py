@@ -1,0 +1,308 @@
+"""What a config leaves to the backbone by saying ``'auto'``: channels and strides of its features, behind necks too.
+
+They are filled in wherever a model is built (:func:`register`): by ``tools/train.py``, by mmdet's or mmseg's own tools,
+by ``init_detector``.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS as MM_MODELS
+from mmengine.registry import Registry, build_model_from_cfg
+from torch import nn
+
+from .backbones.base import ElasticBackbone
+from .errors import VitnasError
+from .necks import SimpleFeaturePyramid
+from .registry import MODELS
+
+AUTO = 'auto'
+"""What a config writes for what follows from the backbone."""
+
+_CHANNELS, _PRIORS, _EXTRACTOR, _HEAD = 'in_channels', 'strides', 'featmap_strides', 'feature_strides'
+_KEYS = (_CHANNELS, _PRIORS, _EXTRACTOR, _HEAD)
+
+
+@dataclass(frozen=True)
+class Features:
+    """The feature maps at one place of a model.
+
+    Args:
+        channels: Channels of each map.
+        strides: Image pixels a pixel of each map.
+        own: How many of them hold a map of the backbone; a neck makes further ones by pooling.
+    """
+
+    channels: tuple[int, ...]
+    strides: tuple[float, ...]
+    own: int
+
+    @classmethod
+    def of(cls, backbone: ElasticBackbone) -> Features:
+        """What a backbone returns."""
+        return cls(backbone.out_channels(), backbone.out_strides(), len(backbone.out_strides()))
+
+    def behind(self, neck: Mapping[str, Any], registry: Registry) -> Features:
+        """What a neck makes of them, judged by its arguments.
+
+        ``scales`` (ours, mmseg's ``MultiLevelNeck``) and ``rescales`` (mmseg's ``Feature2Pyramid``) say how maps are
+        resized, ``start_level`` and ``end_level`` which ones are used, and ``num_outs`` how many there are, each
+        further one half as large.
+
+        Args:
+            neck: Its config.
+            registry: Where its class is looked up, for the defaults of its arguments.
+
+        Raises:
+            VitnasError: It uses none of the maps.
+        """
+        kind = _class(neck.get('type'), registry)
+        args = {**_defaults(kind), **neck}
+        last = args.get('end_level', -1)
+        used = slice(args.get('start_level') or 0, None if last == -1 else last + 1)
+        strides, channels = list(self.strides[used]), self.channels[used]
+        if not strides:
+            raise VitnasError(
+                f'{neck.get("type")} should use some of the {len(self.strides)} features that there are, but got '
+                f'start_level={args.get("start_level")}, end_level={last}; see out_indices of the backbone'
+            )
+        scales = args.get('scales', args.get('rescales'))
+        if scales is not None:
+            if len(strides) == 1 or (isinstance(kind, type) and issubclass(kind, SimpleFeaturePyramid)):
+                strides = strides[-1:] * len(scales)
+            strides = [stride / scale for stride, scale in zip(strides, scales)]
+        own = len(strides)
+        while len(strides) < int(args.get('num_outs') or own):
+            strides.append(2 * strides[-1])
+        out = args.get('out_channels')
+        if isinstance(out, int):
+            channels = (out,) * len(strides)
+        elif isinstance(out, (list, tuple)):
+            channels = tuple(out)
+        return Features(channels, tuple(int(s) if s == int(s) else s for s in strides), own)
+
+
+def fill_auto(model_cfg: Mapping[str, Any], registry: Registry = MM_MODELS) -> Any:
+    """A copy of a model's config in which every ``'auto'`` is a number, or a list of them.
+
+    ``in_channels`` of a neck are the channels of the backbone's outputs: a list, or a number where there is one output
+    and the neck makes one of it. Those of a head belong to what it reads (``in_index``, the last one where it has
+    none) behind the neck. ``strides`` of anchors are those of all levels, ``featmap_strides`` of an RoI extractor
+    those of the levels that hold a map of the backbone, ``feature_strides`` of a segmentation head those of what it
+    reads.
+
+    Args:
+        model_cfg: The config of a model with a ``backbone`` of ours; other models are returned as they are.
+        registry: The registry that builds the model. Defaults to mmengine's.
+
+    Raises:
+        VitnasError: Something cannot be told: the backbone is none of ours, or has no such output.
+    """
+    filled = copy.deepcopy(model_cfg)
+    with registry.switch_scope_and_registry(filled.get('_scope_')) as found:
+        for owner in _owners(filled):
+            if any(_asks(node) for node in _parts(owner)):
+                follow(owner, None, build_backbone(owner['backbone']), found)
+    for node in _dicts(filled):
+        _refuse(node)
+    return filled
+
+
+def follow(
+    owner: dict[str, Any], old: ElasticBackbone | None, new: ElasticBackbone, registry: Registry = MM_MODELS
+) -> None:
+    """Set the channels of necks and heads for a new backbone, where they are ``'auto'`` or fit the old one's.
+
+    Args:
+        owner: The part of a model's config that has the ``backbone``; it is changed.
+        old: What the config was written for, None where it says ``'auto'``.
+        new: The backbone that it gets.
+        registry: Where the classes of necks are looked up. Defaults to mmengine's.
+
+    Raises:
+        VitnasError: A head reads an output that the backbone does not have.
+    """
+    before, now = None if old is None else Features.of(old), Features.of(new)
+    necks = owner.get('neck') or []
+    for neck in necks if isinstance(necks, (list, tuple)) else [necks]:
+        _fill_neck(neck, before, now, registry)
+        before, now = (None if before is None else before.behind(neck, registry)), now.behind(neck, registry)
+    for name, part in owner.items():
+        if name not in ('backbone', 'neck'):
+            for node in _parts(part, inside=True):
+                _fill_head(node, before, now)
+
+
+def _fill_neck(neck: dict[str, Any], before: Features | None, now: Features, registry: Registry) -> None:
+    """Set what a neck takes in; those that may make several maps of one, as FPN, want a list of one, too."""
+    value, args = _plain(neck.get(_CHANNELS)), {**_defaults(_class(neck.get('type'), registry)), **neck}
+    if _is_auto(value):
+        several = len(now.channels) > 1 or 'num_outs' in args or 'scales' in args
+        neck[_CHANNELS] = list(now.channels) if several else now.channels[0]
+    elif before is not None and value == list(before.channels):
+        neck[_CHANNELS] = list(now.channels)
+    elif before is not None and len(before.channels) == 1 and value == before.channels[0]:
+        neck[_CHANNELS] = now.channels[0]
+
+
+def _fill_head(node: dict[str, Any], before: Features | None, now: Features) -> None:
+    """Set what a part of a head reads."""
+    fits = before is not None and node.get(_CHANNELS) is not None
+    if _is_auto(node.get(_CHANNELS)) or (fits and _plain(node[_CHANNELS]) == _read_by(node, before.channels)):  # type: ignore[union-attr]
+        node[_CHANNELS] = _read_by(node, now.channels)
+        _check_read(node, _CHANNELS, now)
+    if _is_auto(node.get(_PRIORS)):
+        node[_PRIORS] = list(now.strides)
+    if _is_auto(node.get(_EXTRACTOR)):
+        node[_EXTRACTOR] = list(now.strides[: now.own])
+    if _is_auto(node.get(_HEAD)):
+        node[_HEAD] = _read_by(node, now.strides)
+        _check_read(node, _HEAD, now)
+
+
+def _check_read(node: Mapping[str, Any], key: str, now: Features) -> None:
+    if node[key] is None:
+        raise VitnasError(
+            f'in_index of {node.get("type")} is {node.get("in_index")}, but there are {len(now.channels)} features to '
+            f'read; see out_indices of the backbone'
+        )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, (list, tuple)) else value
+
+
+def _read_by(head: Mapping[str, Any], values: Sequence[Any]) -> Any:
+    """The values of what a head reads; None where there is no such feature."""
+    index = head.get('in_index', -1)
+    try:
+        return [values[i] for i in index] if isinstance(index, (list, tuple)) else values[index]
+    except IndexError:
+        return None
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO
+
+
+def _asks(node: Mapping[str, Any]) -> bool:
+    return any(_is_auto(node.get(key)) for key in _KEYS)
+
+
+def _refuse(node: Mapping[str, Any]) -> None:
+    """Refuse what is still ``'auto'``."""
+    for key in (key for key in _KEYS if _is_auto(node.get(key))):
+        raise VitnasError(
+            f'{key} of {node.get("type")} is {AUTO!r}, which needs a backbone of vitnas in the model, e.g. '
+            f'backbone=dict(type="vitnas.AutoFormer", …); give the number instead'
+        )
+
+
+# where a config has a backbone of ours
+
+
+def owner_of(model_cfg: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The part of a config that has a ``backbone`` of ours."""
+    return next(_owners(model_cfg), None)
+
+
+def _owners(model_cfg: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    return (node for node in _dicts(model_cfg) if _has_ours(node))
+
+
+def _has_ours(node: Mapping[str, Any]) -> bool:
+    backbone = node.get('backbone')
+    return isinstance(backbone, dict) and elastic_class(backbone.get('type')) is not None
+
+
+def elastic_class(kind: Any) -> type[ElasticBackbone] | None:
+    """The class of a backbone's ``type``; None if it is none of ours."""
+    if isinstance(kind, str):
+        scope, _, name = kind.rpartition('.')
+        # A config that was read from one with imports and written again has the path of the class.
+        ours = scope == 'vitnas' or scope.startswith('vitnas_core.')
+        kind = MODELS.get(kind) if ours else None if scope else MODELS.module_dict.get(name)
+    return kind if isinstance(kind, type) and issubclass(kind, ElasticBackbone) else None
+
+
+def build_backbone(backbone_cfg: Mapping[str, Any]) -> ElasticBackbone:
+    """A backbone without memory, to be asked for its space, features and costs."""
+    cls = elastic_class(backbone_cfg['type'])
+    assert cls is not None
+    with torch.device('meta'):
+        return cls(**{k: v for k, v in backbone_cfg.items() if k not in ('type', 'init_cfg', '_scope_')})  # type: ignore[call-arg]
+
+
+def _class(kind: Any, registry: Registry) -> Any:
+    """What a ``type`` stands for; None where it is not known here, which the build will say."""
+    if isinstance(kind, str):
+        try:
+            return registry.get(kind)
+        except RuntimeError:
+            return None
+    return kind
+
+
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The arguments that a class can be built without."""
+    if not isinstance(kind, type):
+        return {}
+    parameters = inspect.signature(kind).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
+def _dicts(node: Any) -> Iterator[dict[str, Any]]:
+    """Every dict of a config, from the outside to the inside."""
+    if isinstance(node, dict):
+        yield node
+        node = list(node.values())
+    if isinstance(node, (list, tuple)):
+        for child in node:
+            yield from _dicts(child)
+
+
+def _parts(node: Any, inside: bool = False) -> Iterator[dict[str, Any]]:
+    """The dicts of a model's config, but for its backbone and for models inside it, such as a teacher."""
+    if isinstance(node, dict):
+        if inside and isinstance(node.get('backbone'), dict):
+            return
+        yield node
+        node = [part for name, part in node.items() if name != 'backbone']
+    if isinstance(node, (list, tuple)):
+        for child in node:
+            yield from _parts(child, inside=True)
+
+
+# wherever a model is built
+
+
+def build_model(cfg: Any, registry: Registry, default_args: Any = None) -> nn.Module:
+    """mmengine's way from a config to a model, with every ``'auto'`` filled in.
+
+    Raises:
+        VitnasError: As :func:`fill_auto`.
+    """
+    if isinstance(cfg, Config):
+        cfg = cfg._cfg_dict
+    for part in cfg if isinstance(cfg, list) else [cfg]:
+        if isinstance(part, dict) and not _has_ours(part):
+            for node in _parts(part):
+                _refuse(node)
+    if isinstance(cfg, dict) and _has_ours(cfg):
+        cfg = fill_auto(cfg, registry)
+    return build_model_from_cfg(cfg, registry, default_args)
+
+
+def register(root: Registry = MM_MODELS) -> None:
+    """Make :func:`build_model` the way in which every mm registry of models builds, also those of later imports."""
+    if root.build_func is build_model_from_cfg:
+        root.build_func = build_model
+    for registry in root.children.values():
+        register(registry)

@@ -1,0 +1,5 @@
+"""Necks of scope ``vitnas``."""
+
+from .simple_feature_pyramid import SimpleFeaturePyramid
+
+__all__ = ['SimpleFeaturePyramid']

@@ -1,0 +1,86 @@
+"""Optimizer groups by depth: smaller learning rates for earlier layers, no weight decay for norms and positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmengine.optim import DefaultOptimWrapperConstructor
+from torch import nn
+
+from ..backbones import elastic_backbone
+from ..errors import VitnasError
+from ..registry import OPTIM_WRAPPER_CONSTRUCTORS
+
+_DEFAULTS = {'layer_decay': 1.0, 'position_decay_mult': 0.0, 'norm_decay_mult': 0.0}
+
+
+@OPTIM_WRAPPER_CONSTRUCTORS.register_module()
+class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
+    """mmengine's constructor, which also asks the backbone how deep each weight lies and which are positions.
+
+    For any model with a backbone of ours. ``paramwise_cfg`` takes, beside everything that mmengine's takes:
+
+    - ``layer_decay``: a weight of the backbone at depth d of n has the learning rate ``lr · layer_decay^(n − d)``, that
+      of everything behind the backbone is ``lr`` (BEiT, arXiv 2106.08254; ViTDet). Defaults to 1: the same for all.
+    - ``position_decay_mult``: weight decay of the backbone's tokens and position tables. Defaults to 0.
+    - ``norm_decay_mult``: weight decay of norms. Defaults to 0 here.
+
+    Weights with the same settings share a group, so that the optimizer makes few steps.
+
+    Args:
+        optim_wrapper_cfg: Config of the optimizer wrapper; its optimizer gives ``lr`` and ``weight_decay``.
+        paramwise_cfg: See above. Defaults to None.
+
+    Raises:
+        VitnasError: The optimizer gives no ``lr`` or ``weight_decay``, ``layer_decay`` is not above 0 up to 1, or
+            ``position_decay_mult`` is below 0.
+    """
+
+    def __init__(self, optim_wrapper_cfg: dict, paramwise_cfg: dict | None = None) -> None:
+        super().__init__(optim_wrapper_cfg, {**_DEFAULTS, **(paramwise_cfg or {})})
+        decay = self.paramwise_cfg['layer_decay']
+        if not isinstance(decay, (int, float)) or not 0 < decay <= 1:
+            raise VitnasError(f'`layer_decay` should be above 0 and at most 1, but got {decay!r}')
+        share = self.paramwise_cfg['position_decay_mult']
+        if not isinstance(share, (int, float)) or not share >= 0:
+            raise VitnasError(f'`position_decay_mult` should be a number of at least 0, but got {share!r}')
+
+    def _validate_cfg(self) -> None:
+        """Called by mmengine's, once the optimizer is known."""
+        for name, value in (('lr', self.base_lr), ('weight_decay', self.base_wd)):
+            if value is None:
+                raise VitnasError(f'the optimizer of {type(self).__name__} should give `{name}`, but got none')
+        super()._validate_cfg()
+
+    def add_params(
+        self,
+        params: list[dict[str, Any]],
+        module: nn.Module,
+        prefix: str = '',
+        is_dcn_module: int | float | None = None,
+    ) -> None:
+        """Add the parameters of a module and, of the whole model, set what depends on the backbone."""
+        super().add_params(params, module, prefix, is_dcn_module)
+        if prefix:  # mmengine's comes here for every part of the model
+            return
+        names = {id(parameter): name for name, parameter in module.named_parameters()}
+        backbone = elastic_backbone(module)
+        where = next(f'{name}.' if name else '' for name, part in module.named_modules() if part is backbone)
+        depths, positions = backbone.layer_depths(), backbone.position_weights()
+        last, decay = max(depths.values()), self.paramwise_cfg['layer_decay']
+        groups: dict[tuple, dict[str, Any]] = {}
+        for group in params:
+            name = names.pop(id(group['params'][0]), None)
+            if name is None:  # a parameter that several modules share comes once for each
+                continue
+            if name.startswith(where):
+                inner = name.removeprefix(where)
+                group['lr'] = group.get('lr', self.base_lr) * decay ** (last - depths[inner])
+                if inner in positions and not self._is_custom(name):
+                    group['weight_decay'] = self.base_wd * self.paramwise_cfg['position_decay_mult']
+            settings = tuple(sorted((key, repr(value)) for key, value in group.items() if key != 'params'))
+            groups.setdefault(settings, {**group, 'params': []})['params'] += group['params']
+        params[:] = groups.values()
+
+    def _is_custom(self, name: str) -> bool:
+        return any(key in name for key in self.paramwise_cfg.get('custom_keys', {}))
