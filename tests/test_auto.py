@@ -25,7 +25,8 @@ from mmseg.registry import MODELS as SEG_MODELS
 from torch import Tensor, nn
 
 from tests.families import FAMILIES, Family
-from tests.test_models import backbone_cfg, classifier, segmentor
+from tests.stock import BN, backbone_cfg, fpn, fpn_segmentor, mask_rcnn, pyramid, retinanet, stock, upernet
+from tests.test_models import classifier, segmentor
 from vitnas_core import auto
 from vitnas_core.auto import fill_auto
 from vitnas_core.datasets import write_scenes
@@ -110,15 +111,6 @@ def test_what_is_not_auto_stays() -> None:
 # strides: those that necks of every kind make
 
 
-def fpn(kind: str = 'mmdet.FPN', num_outs: int = 5, **more: Any) -> dict[str, Any]:
-    return dict(type=kind, in_channels='auto', out_channels=8, num_outs=num_outs, **more)
-
-
-def pyramid(**more: Any) -> dict[str, Any]:
-    return dict(type='vitnas.SimpleFeaturePyramid', in_channels='auto', **more)
-
-
-BN = dict(type='BN')
 NECKS: dict[str, tuple[tuple[int, ...], Any]] = {
     'none': ((0, -1), None),
     'fpn': ((0, -1), fpn()),
@@ -128,7 +120,6 @@ NECKS: dict[str, tuple[tuple[int, ...], Any]] = {
     'fpn-end': ((0, -1), fpn(end_level=0, num_outs=1)),
     'fpn-one': ((-1,), fpn(num_outs=3)),
     'fpn-mmseg': ((0, -1), fpn('mmseg.FPN', num_outs=4)),
-    'pafpn': ((0, -1), fpn('mmdet.PAFPN', num_outs=4)),
     'channel-mapper': ((-1,), fpn('mmdet.ChannelMapper', num_outs=4, kernel_size=1)),
     'fpn-bfp': ((0, -1), [fpn(), dict(type='mmdet.BFP', in_channels='auto', num_levels=5)]),
     'pyramid': ((-1,), pyramid()),
@@ -138,10 +129,7 @@ NECKS: dict[str, tuple[tuple[int, ...], Any]] = {
     'feature2pyramid': ((-1,) * 4, dict(type='mmseg.Feature2Pyramid', norm_cfg=BN)),
     'feature2pyramid-down': ((-1,) * 4, dict(type='mmseg.Feature2Pyramid', rescales=[2, 1, 0.5, 0.25], norm_cfg=BN)),
     'multilevel': ((-1,), dict(type='mmseg.MultiLevelNeck', in_channels='auto', out_channels=8)),
-    'multilevel-each': (
-        (0, -1),
-        dict(type='mmseg.MultiLevelNeck', in_channels='auto', out_channels=8, scales=[2, 0.5]),
-    ),
+    'multilevel-2': ((0, -1), dict(type='mmseg.MultiLevelNeck', in_channels='auto', out_channels=8, scales=[2, 0.5])),
 }
 
 
@@ -166,8 +154,6 @@ def with_parts(family: Family, out_indices: Sequence[int], neck: Any, levels: Se
 def test_what_necks_make(family: Family, name: str) -> None:
     out_indices, neck = NECKS[name]
     model = MODELS.build(backbone_cfg(family, out_indices=out_indices))
-    if name == 'pafpn' and len(set(model.out_strides())) == 1:
-        pytest.skip('its bottom-up path needs maps of different sizes')
     filled = fill_auto(with_parts(family, out_indices, neck, (0, -1)))
     layers = MODELS.build(filled['neck']) if neck else nn.Identity()
     image = torch.randn(2, 3, 128, 256)  # a multiple of every stride
@@ -186,13 +172,8 @@ def test_what_necks_make(family: Family, name: str) -> None:
 
 def test_extractors_read_the_maps_of_the_backbone_only() -> None:
     def levels(neck: dict[str, Any], **backbone: Any) -> tuple[int, int]:
-        filled = fill_auto(
-            dict(
-                backbone=backbone_cfg(FAMILIES['s3'], **backbone),
-                neck=neck,
-                x=dict(strides='auto', featmap_strides='auto'),
-            )
-        )['x']
+        asked = dict(strides='auto', featmap_strides='auto')
+        filled = fill_auto(dict(backbone=backbone_cfg(FAMILIES['s3'], **backbone), neck=neck, x=asked))['x']
         return len(filled['featmap_strides']), len(filled['strides'])
 
     assert levels(fpn(), out_indices=(0, 1)) == (2, 5)
@@ -202,55 +183,6 @@ def test_extractors_read_the_maps_of_the_backbone_only() -> None:
 
 
 # whole models from stock configs
-
-
-def stock(package: Any, name: str) -> ConfigDict:
-    model = Config.fromfile(Path(package.__path__[0]) / '.mim/configs/_base_/models' / f'{name}.py').model
-    model.pop('pretrained', None)
-    return model
-
-
-def mask_rcnn(family: Family, neck: dict[str, Any], out_indices: Sequence[int]) -> ConfigDict:
-    """mmdet's, narrow, with ``'auto'`` wherever there is a number."""
-    cfg = stock(mmdet, 'mask-rcnn_r50_fpn')
-    cfg.backbone, cfg.neck = backbone_cfg(family, out_indices=out_indices), neck
-    cfg.rpn_head.update(in_channels='auto', feat_channels=8)
-    cfg.rpn_head.anchor_generator.strides = 'auto'
-    for part in ('bbox', 'mask'):
-        cfg.roi_head[f'{part}_roi_extractor'].update(featmap_strides='auto', out_channels=8)
-        cfg.roi_head[f'{part}_head'].update(in_channels='auto', num_classes=3)
-    cfg.roi_head.bbox_head.fc_out_channels = cfg.roi_head.mask_head.conv_out_channels = 8
-    cfg.roi_head.mask_head.num_convs = 1
-    cfg.train_cfg.rcnn.sampler.num = cfg.train_cfg.rpn.sampler.num = 16
-    cfg.train_cfg.rpn_proposal.update(nms_pre=50, max_per_img=20)
-    cfg.data_preprocessor.pad_size_divisor = 1
-    return cfg
-
-
-def retinanet(family: Family, neck: dict[str, Any], out_indices: Sequence[int]) -> ConfigDict:
-    cfg = stock(mmdet, 'retinanet_r50_fpn')
-    cfg.backbone = backbone_cfg(family, out_indices=out_indices)
-    cfg.neck.update(in_channels='auto', out_channels=8) if neck is None else cfg.update(neck=neck)
-    cfg.bbox_head.update(in_channels='auto', num_classes=3, feat_channels=8, stacked_convs=1)
-    cfg.bbox_head.anchor_generator.strides = 'auto'
-    cfg.data_preprocessor.pad_size_divisor = 1
-    return cfg
-
-
-def upernet(family: Family) -> ConfigDict:
-    cfg = stock(mmseg, 'upernet_r50')
-    cfg.backbone, cfg.neck = backbone_cfg(family), pyramid(out_channels=8, num_outs=4)
-    for head in (cfg.decode_head, cfg.auxiliary_head):
-        head.update(in_channels='auto', channels=8, num_classes=4, norm_cfg=BN)
-    return cfg
-
-
-def fpn_segmentor(family: Family) -> ConfigDict:
-    cfg = stock(mmseg, 'fpn_r50')
-    cfg.backbone = backbone_cfg(family, out_indices=(0, -1))
-    cfg.neck.update(in_channels='auto', out_channels=8)
-    cfg.decode_head.update(in_channels='auto', feature_strides='auto', channels=8, num_classes=4, norm_cfg=BN)
-    return cfg
 
 
 def assert_maps(maps: Sequence[Tensor], strides: Sequence[float], size: tuple[int, int], base: int) -> None:
@@ -287,13 +219,13 @@ def test_mask_rcnn_from_the_stock_config(family: Family, neck: dict, out_indices
     batch = model.data_preprocessor(inputs, training=True)
     loss, _ = model.parse_losses(model.loss(batch['inputs'], batch['data_samples']))
     loss.backward()
-    assert loss.isfinite() and model.backbone.patch_embed is not None
+    assert loss.isfinite()
     assert all(p.grad.isfinite().all() for p in model.backbone.parameters() if p.grad is not None)
 
 
 @every_family
 def test_retinanet_from_the_stock_config(family: Family) -> None:
-    model = MODELS.build(dict(retinanet(family, None, (0, -1)), _scope_='mmdet')).eval()
+    model = MODELS.build(dict(retinanet(family), _scope_='mmdet')).eval()
     last = family.elastic().out_strides()[-1]
     assert [pair[0] for pair in model.bbox_head.prior_generator.strides] == [last * 2**i for i in range(5)]
     with torch.no_grad():
@@ -338,7 +270,7 @@ def test_every_registry_fills(later: Registry) -> None:
     inner = Registry('model', parent=later, scope='inner')
     assert inner.build(cls).head.fc.in_features == 72
     # Types without a scope are those of the registry that is asked.
-    det, seg = retinanet(family, None, (0, -1)), fpn_segmentor(family)
+    det, seg = retinanet(family), fpn_segmentor(family)
     del det['data_preprocessor'], seg['data_preprocessor']  # mmengine looks for those in the default scope
     assert DET_MODELS.build(det).bbox_head.prior_generator.strides[0] == (8, 8)
     assert SEG_MODELS.build(seg).decode_head.feature_strides == [4, 8, 16, 32]
@@ -459,7 +391,7 @@ def test_a_model_inside_another_follows_its_own_backbone() -> None:
     assert filled['head'] == dict(in_channels=72, strides=[8])
     assert filled['teacher']['model']['head'] == dict(in_channels=48, strides=[8])
     # One whose detector is built by itself, as mmdet's semi-supervised ones do.
-    wrapped = MODELS.build(dict(type=Wrapper, detector=retinanet(FAMILIES['s3'], None, (0, -1))))
+    wrapped = MODELS.build(dict(type=Wrapper, detector=retinanet(FAMILIES['s3'])))
     assert DET_MODELS.build(dict(wrapped.parts['detector'], data_preprocessor=None)).bbox_head.prior_generator.strides[
         0
     ] == (8, 8)

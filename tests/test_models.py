@@ -7,17 +7,13 @@ from mmengine.config import Config
 from mmengine.registry import MODELS
 
 from tests.families import FAMILIES
+from tests.stock import backbone_cfg
 from vitnas_core.auto import fill_auto
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.models import check_extracted, extract_model, fixed_config, model_config
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
-
-
-def backbone_cfg(family=FAMILIES['autoformer'], **settings) -> dict:
-    kind = f'vitnas.{family.cls.__name__}'
-    return dict(type=kind, space=family.space.to_dict(), **{**family.settings, **settings})
 
 
 def classifier(family=FAMILIES['autoformer'], **settings) -> dict:

@@ -19,9 +19,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tests.families import FAMILIES, Family
+from tests.stock import backbone_cfg, retinanet
 from tests.supernets import supernet_config
-from tests.test_auto import retinanet
-from tests.test_models import backbone_cfg, classifier
+from tests.test_models import classifier
 from tools import extract_subnet
 from tools.converters import autoformer as autoformer_converter
 from tools.converters import s3 as s3_converter
@@ -94,7 +94,7 @@ def test_a_classifier_into_a_detector(family: Family, writer: str, prefix: str |
     cut = source.backbone.extract(arch)
     source.backbone = cut
     init = dict(type='Pretrained', checkpoint=WRITERS[writer](source, tmp_path / 'w.pth'))
-    cfg = retinanet(family, None, (0, -1))
+    cfg = retinanet(family)
     cfg.backbone.pop('space')
     cfg.backbone.update(arch=arch.to_dict(), init_cfg=init if prefix is None else dict(init, prefix=prefix))
     with DefaultScope.overwrite_default_scope('mmdet'):

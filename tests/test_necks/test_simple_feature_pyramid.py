@@ -11,7 +11,7 @@ from mmengine.registry import MODELS
 from torch import nn
 
 from tests.families import FAMILIES, Family
-from tests.test_auto import mask_rcnn, pyramid
+from tests.stock import mask_rcnn, pyramid
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.models import check_extracted, extract_model

@@ -12,8 +12,8 @@ from mmengine.registry import MODELS, DefaultScope
 from torch import nn
 
 from tests.families import FAMILIES, Family
-from tests.test_auto import fpn, fpn_segmentor, mask_rcnn
-from tests.test_models import backbone_cfg, classifier
+from tests.stock import backbone_cfg, fpn, fpn_segmentor, mask_rcnn
+from tests.test_models import classifier
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
 
