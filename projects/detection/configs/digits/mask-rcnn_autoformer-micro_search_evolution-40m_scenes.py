@@ -4,7 +4,7 @@ Another limit: ``--cfg-options train_cfg.constraint.macs=None,25e6``. Then ``too
 winner's whole detector out of the supernet.
 """
 
-_base_ = './mask-rcnn_autoformer-micro_supernet_8e_scenes.py'
+_base_ = './mask-rcnn_autoformer-micro_supernet_12e_scenes.py'
 
 train_cfg = dict(
     _delete_=True,
@@ -21,7 +21,7 @@ train_cfg = dict(
     mutation_prob=dict(depth=0.4, stage=0.4, block=0.2),
 )
 train_dataloader = dict(_delete_=True, **_base_.holdout_dataloader)
-load_from = 'work_dirs/mask-rcnn_autoformer-micro_supernet_8e_scenes/epoch_8.pth'
+load_from = 'work_dirs/mask-rcnn_autoformer-micro_supernet_12e_scenes/epoch_12.pth'
 
 # A search trains nothing and validates by itself.
 model = dict(backbone=dict(init_cfg=None))

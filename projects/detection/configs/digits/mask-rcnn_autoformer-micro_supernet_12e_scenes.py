@@ -3,7 +3,7 @@
 It starts from the supernet that ``bash tools/quickstart.sh`` trained on single digits.
 """
 
-_base_ = './mask-rcnn_autoformer-micro_simple-fpn_8e_scenes.py'
+_base_ = './mask-rcnn_autoformer-micro_simple-fpn_12e_scenes.py'
 
 model = dict(
     backbone=dict(
@@ -31,5 +31,5 @@ train_cfg = dict(
 train_dataloader = dict(dataset=dict(_delete_=True, **_base_.supernet_dataset))
 val_dataloader = dict(_delete_=True, **_base_.holdout_dataloader)
 val_evaluator = dict(_delete_=True, **_base_.holdout_evaluator)
-custom_hooks = [dict(type='vitnas.SupernetReportHook', interval=8, num_random=2)]
+custom_hooks = [dict(type='vitnas.SupernetReportHook', interval=12, num_random=2)]
 find_unused_parameters = True
