@@ -360,9 +360,7 @@ def test_a_metric_of_all_images_is_refused(tmp_path: Path) -> None:
     (tmp_path / 'all.json').write_text(json.dumps(annotations))
     config = focus_config(tmp_path)
     config.val_evaluator = dict(type='mmdet.CocoMetric', ann_file=str(tmp_path / 'all.json'))
-    with pytest.raises(
-        VitnasError, match='a mini-batch, but CocoMetric counts the objects of all 1 images'
-    ):
+    with pytest.raises(VitnasError, match='a mini-batch, but CocoMetric counts the objects of all 1 images'):
         Runner.from_cfg(config).train()
 
 
