@@ -253,6 +253,7 @@ def test_several_outputs(family: Family) -> None:
             assert len(features) == len(model.out_strides()) == len(model.out_channels()) == 2
             for feature, stride, channels in zip(features, model.out_strides(), model.out_channels()):
                 assert feature.shape == (2, channels, -(-height // stride), -(-width // stride))
+                assert feature.is_contiguous()  # mmcv's RoIAlign reads memory in this order whatever the strides
     assert model.out_strides()[-1] == family.stride
     assert model.extract().out_strides() == model.out_strides()
 

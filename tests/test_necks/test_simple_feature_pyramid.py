@@ -44,6 +44,19 @@ def test_other_scales_and_more_outputs() -> None:
     assert len(shapes(SimpleFeaturePyramid(12, 6, num_outs=1, scales=[1]), 4, 4)) == 1
 
 
+def test_roi_align_reads_the_maps_as_they_are() -> None:
+    """mmcv's RoIAlign reads memory as (B, C, H, W) whatever the strides: what it cuts out should be in the map."""
+    from mmcv.ops import roi_align
+
+    maps = SimpleFeaturePyramid(12, 6)((torch.randn(1, 12, 8, 12).contiguous(memory_format=torch.channels_last),))
+    for level in maps:
+        height, width = level.shape[-2:]
+        box = torch.tensor([[0.0, 0.0, 0.0, width, height]])
+        whole = roi_align(level, box, (1, 1), 1.0, 1, 'avg', True)  # one sample, in the middle
+        middle = torch.nn.functional.interpolate(level, size=(1, 1), mode='bilinear', align_corners=False)
+        torch.testing.assert_close(whole, middle)
+
+
 def test_the_last_of_several_maps_is_read() -> None:
     neck = SimpleFeaturePyramid([7, 9, 12], 6, num_outs=4)
     last = torch.randn(1, 12, 3, 4)

@@ -346,7 +346,8 @@ class AutoFormer(ElasticBackbone):
             return pad_channels(tokens[:, 0], self.embed_dims, -1)
         if self.out_type == 'avg_featmap':
             return pad_channels(tokens[:, 1:].mean(1), self.embed_dims, -1)
-        return pad_channels(tokens[:, 1:].transpose(1, 2).unflatten(2, grid), self.embed_dims, 1)
+        maps = pad_channels(tokens[:, 1:].transpose(1, 2).unflatten(2, grid), self.embed_dims, 1)
+        return maps.contiguous()
 
     @classmethod
     def cost(

@@ -112,7 +112,11 @@ class ElasticBackbone(BaseModule):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Features of (B, 3, H, W), one an ``out_index``, at full width with zeros in inactive channels."""
+        """Features of (B, 3, H, W), one an ``out_index``, at full width with zeros in inactive channels.
+
+        Maps are contiguous: mmcv's RoIAlign reads memory as (B, C, H, W) whatever the strides, and a convolution hands
+        other strides on.
+        """
         raise NotImplementedError
 
     def is_output_weight(self, name: str) -> bool:

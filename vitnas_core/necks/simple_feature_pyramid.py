@@ -69,7 +69,8 @@ class SimpleFeaturePyramid(BaseModule):
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Maps of all scales from the last input (B, C, H, W)."""
         x = inputs[-1]
-        outs = [conv(resize(x)) for resize, conv in zip(self.resizes, self.convs)]
+        # mmcv's RoIAlign reads memory as (B, C, H, W) whatever the strides, and a layer norm leaves others.
+        outs = [conv(resize(x)).contiguous() for resize, conv in zip(self.resizes, self.convs)]
         while len(outs) < self.num_outs:
             outs.append(F.max_pool2d(outs[-1], 1, stride=2))
         return tuple(outs)
