@@ -24,7 +24,7 @@ from .errors import CheckpointError
 # What torch's unpickler says of a file that wants to call something; the advice around it is left out.
 _ASKED_FOR = re.compile(r'(?:unsupported global:?(?: GLOBAL)?|unsupported class|asks for) (\S+)', re.IGNORECASE)
 
-__all__ = ['load_file', 'load_overlap', 'load_weights', 'read']
+__all__ = ['check_fit', 'load_file', 'load_overlap', 'load_weights', 'read']
 
 
 def read(path: str | os.PathLike, map_location: Any = 'cpu') -> Any:
@@ -88,7 +88,23 @@ def load_weights(model: nn.Module, path: str | os.PathLike) -> None:
         CheckpointError: As :func:`load_file`, or a weight is missing, unexpected or of another shape; the
             model is unchanged then.
     """
-    weights, wanted = load_file(path)['state_dict'], model.state_dict()
+    weights = load_file(path)['state_dict']
+    check_fit(weights, model.state_dict(), path, 'this model')
+    model.load_state_dict(weights)
+
+
+def check_fit(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: str | os.PathLike, who: str) -> None:
+    """Check that weights have just the names and shapes that are wanted, so that none stays random.
+
+    Args:
+        weights: What a file holds.
+        wanted: The state dict of what gets them; only its shapes are read.
+        path: The file.
+        who: What gets them, in words.
+
+    Raises:
+        CheckpointError: A weight is missing, unexpected or of another shape.
+    """
     problems = [f'has no {name}' for name in wanted if name not in weights]
     problems += [f'has {name}, which the model lacks' for name in weights if name not in wanted]
     problems += [
@@ -98,8 +114,7 @@ def load_weights(model: nn.Module, path: str | os.PathLike) -> None:
     ]
     if problems:
         more = f' (and {len(problems) - 3} more)' if len(problems) > 3 else ''
-        raise CheckpointError(f'{path} does not fit this model: it {"; ".join(problems[:3])}{more}')
-    model.load_state_dict(weights)
+        raise CheckpointError(f'{path} does not fit {who}: it {"; ".join(problems[:3])}{more}')
 
 
 def load_overlap(model: nn.Module, path: str | os.PathLike) -> float:

@@ -241,6 +241,8 @@ def test_a_step_moves_deep_weights_more() -> None:
             (dict(position_decay_mult=value), '`position_decay_mult` should be a number of at least 0, but got ')
             for value in (-1, float('nan'), '0', None)
         ),
+        (dict(layer_decay_rate=0.9), '`layer_decay_rate` of LayerDecay.* is called `layer_decay`'),
+        (dict(decay_rate=0.9), '`decay_rate` of LayerDecay.* is called `layer_decay`'),
         (dict(optimizer=dict(type='AdamW', weight_decay=0.1)), 'should give `lr`, but got none'),
         (dict(optimizer=dict(type='AdamW', lr=0.1)), 'should give `weight_decay`, but got none'),
     ],

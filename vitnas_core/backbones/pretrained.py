@@ -12,7 +12,7 @@ from mmengine.logging import print_log
 from torch import Tensor
 
 from .. import zoo
-from ..checkpoints import load_file
+from ..checkpoints import check_fit, load_file
 from ..errors import ArchError, CheckpointError, VitnasError
 from ..jsondata import difference
 from ..spaces import SearchSpace
@@ -90,7 +90,7 @@ def load_pretrained(backbone: ElasticBackbone, path: str | os.PathLike, prefix: 
     weights = {name: w for name, w in weights.items() if name in wanted or not backbone.is_output_weight(name)}
     if held is not None and held.size() > 1 and backbone.space.size() == 1:
         weights = _cut(weights, wanted, held, backbone.space, path)
-    _check_fit(weights, wanted, backbone.space, path)
+    check_fit(weights, wanted, path, f'the backbone, {_called(backbone.space)}')
     backbone.load_state_dict(weights)
     new = f'; new, as the file has no such output: {", ".join(fresh)}' if fresh else ''
     print_log(f'{type(backbone).__name__}: {len(wanted) - len(fresh)} weights from {path}{new}', 'current')
@@ -151,22 +151,6 @@ def _cut(
         return cut_to_shape(weights, wanted)
     except ArchError as err:
         raise CheckpointError(f'{path} holds {_called(held)}, which {_called(own)} is no part of: {err}') from None
-
-
-def _check_fit(
-    weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], own: SearchSpace, path: str | os.PathLike
-) -> None:
-    """Check names and shapes, so that no weight stays random."""
-    problems = [f'it has no {name}' for name in wanted if name not in weights]
-    problems += [f'it has {name}, which this backbone lacks' for name in weights if name not in wanted]
-    problems += [
-        f'{name} is {tuple(weights[name].shape)} there and {tuple(tensor.shape)} here'
-        for name, tensor in wanted.items()
-        if name in weights and weights[name].shape != tensor.shape
-    ]
-    if problems:
-        more = f' (and {len(problems) - 3} more)' if len(problems) > 3 else ''
-        raise CheckpointError(f'{path} does not fit the backbone, {_called(own)}: {"; ".join(problems[:3])}{more}')
 
 
 def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -38,6 +38,9 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
     def __init__(self, optim_wrapper_cfg: dict, paramwise_cfg: dict | None = None) -> None:
         super().__init__(optim_wrapper_cfg, {**_DEFAULTS, **(paramwise_cfg or {})})
+        for name in ('layer_decay_rate', 'decay_rate'):  # mmpretrain's and mmdet's, which would do nothing here
+            if name in self.paramwise_cfg:
+                raise VitnasError(f'`{name}` of {type(self).__name__} is called `layer_decay`')
         decay = self.paramwise_cfg['layer_decay']
         if not isinstance(decay, (int, float)) or not 0 < decay <= 1:
             raise VitnasError(f'`layer_decay` should be above 0 and at most 1, but got {decay!r}')

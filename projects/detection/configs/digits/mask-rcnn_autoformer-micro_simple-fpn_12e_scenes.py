@@ -1,4 +1,4 @@
-"""Mask R-CNN, made small, around what ``bash tools/quickstart.sh`` searched: minutes on two cores.
+"""Mask R-CNN, made small, around what ``bash tools/quickstart.sh`` searched; no result yet (see the README).
 
 The scenes: ``python tools/dataset_converters/make_scenes.py``. Random weights instead of the searched backbone's:
 ``--cfg-options model.backbone.init_cfg=None``.
