@@ -16,6 +16,7 @@ MODELS = mm.Registry(
     locations=['vitnas_core.backbones', 'vitnas_core.necks', 'vitnas_core.training'],
 )
 DATASETS = mm.Registry('dataset', parent=mm.DATASETS, scope='vitnas', locations=['vitnas_core.datasets'])
+TRANSFORMS = mm.Registry('transform', parent=mm.TRANSFORMS, scope='vitnas', locations=['vitnas_core.datasets'])
 DATA_SAMPLERS = mm.Registry('data sampler', parent=mm.DATA_SAMPLERS, scope='vitnas', locations=['vitnas_core.search'])
 HOOKS = mm.Registry('hook', parent=mm.HOOKS, scope='vitnas', locations=['vitnas_core.training.hooks'])
 LOOPS = mm.Registry('loop', parent=mm.LOOPS, scope='vitnas', locations=['vitnas_core.training', 'vitnas_core.search'])

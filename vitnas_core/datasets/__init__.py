@@ -1,7 +1,8 @@
-"""Datasets of scope ``vitnas``: the embedded digits, and the hold-out split of any training set."""
+"""Datasets of scope ``vitnas``: the embedded digits, scenes made of them, the hold-out split of any training set."""
 
 from .digits import Digits
 from .holdout import HoldOut
 from .scenes import Scene, make_scene, write_scenes
+from .transforms import DrawDigit
 
-__all__ = ['Digits', 'HoldOut', 'Scene', 'make_scene', 'write_scenes']
+__all__ = ['Digits', 'DrawDigit', 'HoldOut', 'Scene', 'make_scene', 'write_scenes']

@@ -71,7 +71,7 @@ def make_scene(rng: np.random.Generator, digits: np.ndarray, labels: np.ndarray,
     _check_digits(digits, labels)
     number = int(rng.integers(2, 7))
     hues = rng.random() + np.arange(number) / number  # spread, so that overlapping strokes can be told apart
-    image = _make_canvas(rng, size)
+    image = make_canvas(rng, size)
     label_map = np.ones(size, dtype=np.uint8)
     masks = np.zeros((0, *size), dtype=bool)
     areas: list[int] = []  # of whole strokes
@@ -80,7 +80,7 @@ def make_scene(rng: np.random.Generator, digits: np.ndarray, labels: np.ndarray,
     while len(chosen) < number and (len(chosen) < 2 or tries < 20 * number):  # a full canvas gets no more digits
         tries += 1
         index = int(rng.integers(len(digits)))
-        ink = _place(rng, _draw_digit(rng, digits[index], min(size)), size)
+        ink = place(rng, draw_digit(rng, digits[index], min(size)), size)
         behind = masks & (ink < EDGE)
         if ink.max() < STROKE or any(2 * mask.sum() < area for mask, area in zip(behind, areas)):
             continue
@@ -89,7 +89,7 @@ def make_scene(rng: np.random.Generator, digits: np.ndarray, labels: np.ndarray,
         areas.append(int(stroke.sum()))
         label_map[ink >= EDGE] = 0
         label_map[stroke] = 2 + labels[index]
-        colour = _light_colour(rng, hues[len(chosen)])
+        colour = light_colour(rng, hues[len(chosen)])
         image += ink[:, :, None] * (colour - image)
         chosen.append(index)
     image += rng.normal(0, rng.uniform(1, 5), image.shape)
@@ -155,7 +155,7 @@ def write_scenes(
 
 def _write_split(folder: Path, split: str, count: int, size: tuple[int, int], seed: int) -> Iterator[None]:
     """Write the images, label maps and annotations of one split; yields after each scene."""
-    digits, labels = _read_originals(split)
+    digits, labels = read_originals(split)
     for name in (split, f'labels/{split}', 'annotations'):
         (folder / name).mkdir(parents=True, exist_ok=True)
     images: list[dict] = []
@@ -181,14 +181,14 @@ def _write_split(folder: Path, split: str, count: int, size: tuple[int, int], se
 
 
 @functools.cache
-def _read_originals(split: str) -> tuple[np.ndarray, np.ndarray]:
+def read_originals(split: str) -> tuple[np.ndarray, np.ndarray]:
     """The digits that scenes of a split are made from, of shape (K, 8, 8), and their labels."""
     dataset = Digits(split=ORIGINALS[split])
     infos = [dataset.get_data_info(index) for index in range(len(dataset))]
     return np.stack([info['img'][:, :, 0] for info in infos]), np.array([info['gt_label'] for info in infos])
 
 
-def _draw_digit(rng: np.random.Generator, digit: np.ndarray, canvas_side: int) -> np.ndarray:
+def draw_digit(rng: np.random.Generator, digit: np.ndarray, canvas_side: int) -> np.ndarray:
     """The opacity of a digit, enlarged bicubically, turned and stretched a little, cropped to its ink."""
     side = rng.triangular(0.25, 0.33, 0.55) * canvas_side
     stretch = np.exp(rng.uniform(-0.15, 0.15))
@@ -206,7 +206,7 @@ def _draw_digit(rng: np.random.Generator, digit: np.ndarray, canvas_side: int) -
     return ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
-def _place(rng: np.random.Generator, ink: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def place(rng: np.random.Generator, ink: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """The ink somewhere on an empty canvas, wholly inside it."""
     top, left = (int(rng.integers(room - side + 1)) for room, side in zip(size, ink.shape))
     canvas = np.zeros(size, dtype=np.float32)
@@ -214,7 +214,7 @@ def _place(rng: np.random.Generator, ink: np.ndarray, size: tuple[int, int]) -> 
     return canvas
 
 
-def _make_canvas(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+def make_canvas(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
     """A dark texture of two colours: smooth noise of several scales, stripes and a gradient. Shape (H, W, 3)."""
     height, width = size
     y, x = np.mgrid[:height, :width] / min(size)
@@ -233,7 +233,8 @@ def _make_canvas(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
     return first + field[:, :, None] * (second - first)
 
 
-def _light_colour(rng: np.random.Generator, hue: float) -> np.ndarray:
+def light_colour(rng: np.random.Generator, hue: float) -> np.ndarray:
+    """A colour of a stroke, RGB from 0 to 255; hues repeat at whole numbers."""
     return 255 * np.array(colorsys.hsv_to_rgb(hue % 1, rng.uniform(0.05, 0.5), rng.uniform(0.75, 1)))
 
 

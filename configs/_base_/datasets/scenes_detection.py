@@ -15,12 +15,8 @@ test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(128, 96), keep_ratio=True),
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    dict(type='PackDetInputs', meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')),
-]
-# A metric without a file of annotations takes them from the samples.
-holdout_pipeline = [
-    *test_pipeline[:-1],
-    dict(type='PackDetInputs', meta_keys=(*test_pipeline[-1]['meta_keys'], 'instances')),
+    # A metric without a file of annotations takes them, `instances`, from the samples.
+    dict(type='PackDetInputs', meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor', 'instances')),
 ]
 
 train_set = dict(
@@ -33,8 +29,8 @@ train_set = dict(
 )
 
 train_dataloader = dict(
-    batch_size=8,
-    num_workers=2,
+    batch_size=4,
+    num_workers=1,
     persistent_workers=True,
     sampler=dict(type='DefaultSampler', shuffle=True),
     batch_sampler=dict(type='AspectRatioBatchSampler'),
@@ -75,7 +71,7 @@ holdout_dataloader = dict(
         part='holdout',
         fraction=0.2,
         seed=0,
-        dataset=dict(**train_set, pipeline=holdout_pipeline),
+        dataset=dict(**train_set, pipeline=test_pipeline),
     ),
 )
 holdout_evaluator = dict(type='CocoMetric', metric=['bbox', 'segm'], format_only=False)

@@ -1,6 +1,6 @@
-"""Train on the scenes for 12 epochs of 75 steps: AdamW, half an epoch of warm-up, cosine."""
+"""Train on the scenes for 4 epochs of 150 steps: AdamW, a short warm-up, cosine."""
 
-train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=12, val_interval=6)
+train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=4, val_interval=4)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
 optim_wrapper = dict(
@@ -11,5 +11,5 @@ optim_wrapper = dict(
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=False, end=40),
-    dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, end=12, convert_to_iter_based=True),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, end=4, convert_to_iter_based=True),
 ]

@@ -1,0 +1,10 @@
+"""The embedded digits as the scenes show them, one an image of 56 × 56: at random places and sizes on textures."""
+
+_base_ = './digits.py'
+
+train_pipeline = [dict(type='vitnas.DrawDigit', size=56), dict(type='PackInputs')]
+test_pipeline = [dict(type='vitnas.DrawDigit', size=56, seed=0), dict(type='PackInputs')]
+
+train_dataloader = dict(num_workers=1, persistent_workers=True, dataset=dict(dataset=dict(pipeline=train_pipeline)))
+val_dataloader = dict(dataset=dict(dataset=dict(pipeline=test_pipeline)))
+test_dataloader = dict(dataset=dict(pipeline=test_pipeline))

@@ -1,0 +1,61 @@
+"""Transforms of scope ``vitnas``: single digits that look as those in the scenes do."""
+
+from __future__ import annotations
+
+import numpy as np
+from mmcv.transforms import BaseTransform
+
+from ..errors import DatasetError
+from ..registry import TRANSFORMS
+from .scenes import draw_digit, light_colour, make_canvas, place
+
+_LARGEST = 0.7
+"""The share of a side that the largest digit takes, turned by 15 degrees: it must find room."""
+
+
+@TRANSFORMS.register_module()
+class DrawDigit(BaseTransform):
+    """Show one digit as the scenes show several: somewhere on a texture, tilted, in a random size and a light colour.
+
+    Drawn by the code that makes the scenes. A backbone that has seen only digits that fill the image, white on black,
+    finds little in a scene; one that was trained on these knows what to look for.
+
+    **Required Keys:** ``img``, of shape (8, 8, 3), as :class:`Digits` gives it; ``sample_idx`` with a seed.
+    **Modified Keys:** ``img``, now of shape (size, size, 3).
+
+    Args:
+        size (int): Side of the image. Digits are as large as those in scenes of the height ``size / 0.7``.
+            Defaults to 56.
+        seed (int, optional): Draw a sample in the same way each time, by this seed and its index: for images to
+            compare networks on. Defaults to None: anew each time.
+
+    Raises:
+        DatasetError: If ``size`` or ``seed`` is too small, or ``img`` is not a digit.
+    """
+
+    def __init__(self, size: int = 56, seed: int | None = None) -> None:
+        for name, value, least in (('size', size, 32), ('seed', 0 if seed is None else seed, 0)):
+            if type(value) is not int or value < least:
+                raise DatasetError(f'{name} of DrawDigit is {value!r}; it should be an integer of at least {least}')
+        self.size, self.seed = size, seed
+
+    def transform(self, results: dict) -> dict:
+        """Replace the digit by a drawing of it."""
+        digit = results['img']
+        if digit.shape != (8, 8, 3) or digit.dtype != np.uint8:
+            raise DatasetError(
+                f'DrawDigit needs a digit of shape (8, 8, 3) and uint8, but got {digit.shape} and {digit.dtype}'
+            )
+        source = np.random.randint(2**31) if self.seed is None else (self.seed, results['sample_idx'])
+        return {**results, 'img': self._draw(np.random.default_rng(source), digit[:, :, 0])}
+
+    def _draw(self, rng: np.random.Generator, digit: np.ndarray) -> np.ndarray:
+        size = (self.size, self.size)
+        image, hue = make_canvas(rng, size), rng.random()
+        ink = place(rng, draw_digit(rng, digit, int(self.size / _LARGEST)), size)
+        image += ink[:, :, None] * (light_colour(rng, hue) - image)
+        image += rng.normal(0, rng.uniform(1, 5), image.shape)
+        return np.rint(image.clip(0, 255)).astype(np.uint8)
+
+    def __repr__(self) -> str:
+        return f'{type(self).__name__}(size={self.size}, seed={self.seed})'
