@@ -14,11 +14,8 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
-from tools import extract_subnet, quickstart
 from vitnas_core import zoo
-from vitnas_core.backbones import elastic_backbone
-from vitnas_core.backbones.pretrained import NOTE
-from vitnas_core.models import backbone_of, extract_model, fixed_config, model_config
+from vitnas_core.models import backbone_of, fixed_config, model_config
 from vitnas_core.registry import ARCH_SAMPLERS, LOOPS
 from vitnas_core.search import SearchLoop
 from vitnas_core.training.samplers import ArchSampler
@@ -30,8 +27,6 @@ ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = {path.stem: path for path in sorted((ROOT / 'projects').glob('*/configs/**/*.py'))}
 CLASSIFICATION = sorted(stem for stem, path in CONFIGS.items() if 'classification' in path.parts)
 DENSE = [stem for stem in CONFIGS if stem not in CLASSIFICATION]
-QUICKSTART = 'quickstart'
-"""The folder of ``work_dirs`` that ``tools/quickstart.py`` writes, with a folder a seed."""
 
 # The smallest search of each kind: two candidates.
 SMALL_SEARCH: dict[str, dict[str, Any]] = {
@@ -81,9 +76,8 @@ def is_space_search(cfg: Config) -> bool:
 
 
 def source_of(path: str) -> Config:
-    """The config in whose work dir a file lies; all files of the quickstart come from its supernet."""
+    """The config in whose work dir a file lies."""
     stem = Path(path).parts[1]
-    stem = quickstart.SUPERNET.stem if stem == QUICKSTART else stem
     assert stem in CONFIGS, f'{path} is in the work dir of no config of the repository'
     return parsed(stem)
 
@@ -99,12 +93,6 @@ def provide_files(cfg: Config) -> dict[Path, dict[str, torch.Tensor]]:
     for text in wanted:
         source, path = source_of(text), Path(text)
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.parts[1] == QUICKSTART:
-            check_quickstart_leaves(path)
-            if path.parent.name == 'subnet':
-                if not path.is_file():  # its two files are written together
-                    given[path.with_name('weights.safetensors')] = write_subnet(source, path.parent)
-                continue
         if path.suffix == '.json':
             assert is_search(source) or is_space_search(source), f'{path.parts[1]} searches nothing, so {text} is none'
             space = zoo.load_space(source.model.backbone.space)
@@ -112,32 +100,13 @@ def provide_files(cfg: Config) -> dict[Path, dict[str, torch.Tensor]]:
             continue
         if epoch := re.fullmatch(r'epoch_(\d+)', path.stem):
             assert int(epoch[1]) == source.train_cfg.max_epochs, f'{text} is not the last checkpoint'
-        whole = source.model.backbone.get('arch') or cfg.model.backbone.get('space')
-        weights = build(source, None if whole else zoo.load_space(source.model.backbone.space).smallest()).state_dict()
-        given[path] = weights
-        if path.suffix == '.safetensors':
-            safetensors.torch.save_file(weights, path)
+        if path.suffix == '.safetensors':  # what tools/extract_subnet.py leaves
+            given[path] = build(source, zoo.load_space(source.model.backbone.space).smallest()).state_dict()
+            safetensors.torch.save_file(given[path], path)
         else:
-            torch.save(dict(state_dict=weights, meta=dict(), **learned_sampler(source)), path)
+            given[path] = build(source).state_dict()
+            torch.save(dict(state_dict=given[path], meta=dict(), **learned_sampler(source)), path)
     return given
-
-
-def check_quickstart_leaves(path: Path) -> None:
-    """Fail where a config names a file that ``tools/quickstart.py`` does not write."""
-    folder, name = path.parts[-2:]
-    found = dict(subnet=('arch.json', 'weights.safetensors'), supernet=('epoch_40.pth',)).get(folder, ())
-    assert len(path.parts) == 5 and re.fullmatch(r'seed\d+', path.parts[2]) and name in found, (
-        f'tools/quickstart.py does not write {path}'
-    )
-
-
-def write_subnet(source: Config, folder: Path) -> dict[str, torch.Tensor]:
-    """What ``tools/extract_subnet.py`` leaves of a supernet's smallest architecture; its weights."""
-    model, arch = build(source), zoo.load_space(source.model.backbone.space).smallest()
-    fixed = extract_model(model.eval(), model_config(source), arch)
-    weights = {name: tensor.detach().contiguous().clone() for name, tensor in fixed.state_dict().items()}
-    extract_subnet.write(folder, arch, weights, {NOTE: elastic_backbone(fixed).note()}, pth=False)
-    return weights
 
 
 def learned_sampler(cfg: Config) -> dict[str, Any]:

@@ -46,7 +46,13 @@ NAME = re.compile(
     r'_(?P<setting>[a-z0-9.]+(-[a-z0-9.]+)*)_(?P<dataset>[a-z0-9]+(-[a-z0-9]+)*)'
 )
 SETTING = re.compile(r'((?P<gpus>\d+)xb(?P<batch>\d+)-)?((?P<epochs>\d+)e|(?P<iters>\d+)i)')
-DATASETS = {'imagenet': 'ImageNet', 'cifar100': 'CIFAR100', 'digits': 'Digits', 'fashion': 'FashionMNIST'}
+DATASETS = {
+    'imagenet': 'ImageNet',
+    'cifar100': 'CIFAR100',
+    'digits': 'Digits',
+    'drawn': 'Digits',
+    'fashion': 'FashionMNIST',
+}
 
 
 @pytest.mark.parametrize('path', FRAGMENTS, ids=lambda path: str(path.relative_to(ROOT / 'configs')))

@@ -1,8 +1,9 @@
-"""Evaluate a model on its test set: ``python tools/test.py CONFIG CHECKPOINT [--arch ARCH] [--tta] [--work-dir DIR]``.
+"""Evaluate a model on its test set: ``python tools/test.py CONFIG CHECKPOINT [--arch ARCH] [--tta] [--show-dir DIR]``.
 
 A supernet is evaluated at one architecture: a file, such as ``best_arch.json`` of a search, or a name of the zoo.
 ``--tta`` merges the predictions of several views of each image, those of ``tta_pipeline``, by ``tta_model``; detectors
-and classifiers whose config has neither are tested on each image and its mirror image.
+and classifiers whose config has neither are tested on each image and its mirror image. ``--show-dir`` draws what is
+predicted for every image.
 """
 
 from __future__ import annotations
@@ -40,6 +41,16 @@ TTA_DEFAULTS: dict[str | None, tuple[dict[str, Any], str, dict[str, Any] | None]
 }
 """Scope → ``tta_model``, what flips, and the last transform of every view (None: the test pipeline's own), as that
 project's own tools/test.py fills them in."""
+DRAWING: dict[str | None, tuple[str, dict[str, Any], str | None]] = {
+    'mmdet': ('DetLocalVisualizer', dict(type='mmdet.DetVisualizationHook', draw=True), 'test_out_dir'),
+    'mmpretrain': (
+        'UniversalVisualizer',
+        dict(type='mmpretrain.VisualizationHook', enable=True, interval=1),
+        'out_dir',
+    ),
+    'mmseg': ('SegLocalVisualizer', dict(type='mmseg.SegVisualizationHook', draw=True, interval=1), None),
+}
+"""Scope → its visualizer, the hook that draws, and the hook's argument for the folder (None: the visualizer's)."""
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
@@ -49,6 +60,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('checkpoint', help='weights (.pth or .safetensors)')
     parser.add_argument('--arch', help='architecture at which a supernet is evaluated; defaults to its largest')
     parser.add_argument('--tta', action='store_true', help='several scales or mirror images: test-time augmentation')
+    parser.add_argument('--show-dir', type=Path, help='draw what is predicted for every image into this folder')
     return parser.parse_args(args)
 
 
@@ -126,6 +138,23 @@ def unwrap_tta(wrapper: BaseTTAModel) -> nn.Module:
     return wrapper.module
 
 
+def draw_into(cfg: Config, folder: Path) -> None:
+    """Let a config draw what is predicted for every test image, by its project's own hook and visualizer.
+
+    Raises:
+        VitnasError: The model is of a project that has none.
+    """
+    scope = _scope(cfg)
+    if scope not in DRAWING:
+        raise VitnasError(f'--show-dir draws for models of {", ".join(map(str, DRAWING))}, but this one is of {scope}')
+    visualizer, hook, where = DRAWING[scope]
+    target = str(folder.resolve())  # a relative one would be inside the work dir
+    own = dict(type=f'{scope}.{visualizer}', vis_backends=[dict(type='LocalVisBackend')])
+    cfg.visualizer = {**own, **(cfg.get('visualizer') or {}), **({'save_dir': target} if where is None else {})}
+    drawing = {'visualization': {**hook, **({} if where is None else {where: target})}}
+    cfg.default_hooks = {**(cfg.get('default_hooks') or {}), **drawing}
+
+
 def _scope(cfg: Config) -> str | None:
     """The project that a config's model is of."""
     kind = cfg.model['type']
@@ -153,6 +182,8 @@ def main(args: list[str] | None = None) -> dict[str, Any]:
     for name in ('test_cfg', 'test_dataloader', 'test_evaluator'):
         if cfg.get(name) is None:
             raise VitnasError(f'a test needs `{name}`, but {options.config} has none')
+    if options.show_dir is not None:
+        draw_into(cfg, options.show_dir)
     if options.tta:
         use_tta(cfg)
     runner = make_runner(cfg)

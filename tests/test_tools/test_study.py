@@ -278,6 +278,23 @@ def test_the_study_of_focusformer_is_well_formed() -> None:
     assert len({config['train_cfg']['max_epochs'] for config in first.values()}) == 1  # as many steps
 
 
+@pytest.mark.parametrize('path', sorted((ROOT / 'tools/benchmarks/studies').glob('*.py')), ids=lambda path: path.stem)
+def test_every_study_is_well_formed(path: Path) -> None:
+    assert list_jobs(Study.from_file(path), Path('nowhere'))
+
+
+def test_models_of_the_scenes_differ_in_the_weights_that_they_begin_with_alone() -> None:
+    runs = list_jobs(Study.from_file(ROOT / 'tools/benchmarks/studies/scenes_transfer.py'), Path('nowhere'))
+    random, searched = ({job.step.name: job.settings['config'] for job in steps} for steps in runs[:2])
+    assert len(random) == len(searched) == 5
+    for name in random:
+        assert difference(random[name], searched[name]).startswith('model.backbone.init_cfg was None')
+        backbone = searched[name]['model']['backbone']
+        assert backbone['init_cfg'] and backbone['init_cfg'].pop('type') == 'Pretrained'
+        backbone['init_cfg'] = None
+        assert random[name] == searched[name]
+
+
 def test_trainings_by_tools_train(tmp_path: Path) -> None:
     config = 'projects/classification/configs/autoformer/autoformer-micro_retrain_20e_digits.py'
     overrides = {'train_cfg.max_epochs': 1}

@@ -1,9 +1,10 @@
-"""``tools/test.py --tta``: one view gives what a plain test gives; several views of any task's images are merged."""
+"""``tools/test.py --tta`` merges several views of any task's images, ``--show-dir`` draws what is predicted for them."""
 
 from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,34 @@ def test_masks_are_not_merged(tmp_path: Path, data: Path) -> None:
     write(tmp_path, 'config.py', cfg)
     with pytest.raises(VitnasError, match='merges boxes, not masks, but MaskRCNN predicts masks'):
         predict(tmp_path, 'config.py', '--tta')
+
+
+def drawn(folder: Path, name: str, *more: str) -> list[np.ndarray]:
+    """The pictures that a test draws."""
+    before = predict(folder, name)
+    assert predict(folder, name, '--show-dir', str(folder / 'shown'), *more)[0]['metrics'] == before[0]['metrics']
+    return [np.asarray(Image.open(path)) for path in sorted((folder / 'shown').rglob('*.*')) if path.suffix != '.py']
+
+
+@pytest.mark.parametrize('kind', [segmentor, detector])
+def test_what_is_predicted_is_drawn(kind: Callable[[Path], dict[str, Any]], tmp_path: Path, data: Path) -> None:
+    write(tmp_path, 'config.py', kind(data))
+    save_weights(tmp_path, 'config.py')
+    pictures = drawn(tmp_path, 'config.py')
+    assert len(pictures) == 2
+    for i, picture in enumerate(pictures):
+        plain = np.asarray(Image.open(data / 'img' / f'{i}.jpg'))
+        assert picture.shape[0] >= 40 and np.abs(picture[:40, :64].astype(float) - plain).mean() > 5
+
+
+def test_classes_are_drawn(tmp_path: Path) -> None:
+    write(tmp_path, 'config.py', classifier())
+    save_weights(tmp_path, 'config.py')
+    pictures = drawn(tmp_path, 'config.py')
+    assert len(pictures) == 40 and all(picture.any() for picture in pictures)
+
+
+def test_nobody_draws_for_a_model_of_another_project(tmp_path: Path) -> None:
+    cfg = Config(dict(model=dict(type='mmpose.TopdownPoseEstimator')))
+    with pytest.raises(VitnasError, match='draws for models of mmdet, mmpretrain, mmseg, but this one is of mmpose'):
+        tool.draw_into(cfg, tmp_path)
