@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vitnas_core import zoo
-from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone
+from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone, ViTRes
 from vitnas_core.spaces import SearchSpace
 
 
@@ -92,6 +92,28 @@ FAMILIES['s3'] = Family(
     ),
 )
 FAMILIES['s3-per-window'] = replace(FAMILIES['s3'], settings=dict(img_size=32, patch_size=4, bias='per-window'))
+FAMILIES['vit_res'] = Family(
+    ViTRes,
+    _space(
+        'vit_res',
+        dict(
+            embed_dim=[16, 24], head_dim=[8], depth=3, optional=[1], block=dict(num_heads=[1, 2], hidden_dim=[24, 40])
+        ),
+        dict(embed_dim=[32, 40], head_dim=[12], depth=2, optional=[1], block=dict(num_heads=[1, 3], hidden_dim=[48])),
+    ),
+    settings=dict(img_size=56),
+    image=56,
+    stride=28,
+    regularisers=(dict(drop_path_rate=0.5), dict(attn_drop_rate=0.5)),
+    misfits=(
+        (lambda d: d['stages'][1].update(embed_dim=64), 'stages[1].embed_dim is 64'),
+        (lambda d: d['stages'][0].update(head_dim=16), 'stages[0].head_dim is 16'),
+        (lambda d: d['stages'][0]['blocks'][1].update(num_heads=4), 'stages[0].blocks[1].num_heads is 4'),
+        (lambda d: d['stages'][0]['blocks'][0].update(hidden_dim=64), 'stages[0].blocks[0].hidden_dim is 64'),
+        (lambda d: d['stages'][0]['blocks'].extend(d['stages'][0]['blocks']), 'stages[0].blocks has 6 entries'),
+        (lambda d: d['stages'].pop(), 'stages has 1 entries'),
+    ),
+)
 
 _TENTHS = [i / 10 for i in range(1, 11)]
 
@@ -109,18 +131,6 @@ def _twins(free: bool) -> SearchSpace:
 def _deit(free: bool) -> SearchSpace:
     block = dict(num_heads=[3, 6, 12, 16], attn_ratio=_TENTHS, mlp_ratio=_TENTHS)
     return _space('vitas_deit', dict(embed_ratio=_TENTHS, block=block, **_slots(16, free)), patch_size=[32, 16, 14])
-
-
-def _vit_res() -> SearchSpace:
-    stages = [
-        dict(embed_dim=dims, depth=6, optional=[1, 3, 5], block=dict(num_heads=heads, hidden_dim=hidden))
-        for dims, heads, hidden in (
-            ([160, 176, 192, 224, 256], [3, 4, 5, 6], list(range(384, 769, 64))),
-            ([320, 352, 384, 448, 512], [6, 8, 10, 12], list(range(768, 1537, 128))),
-            ([640, 704, 768, 896, 1024], [6, 8, 10, 12], list(range(1536, 3073, 256))),
-        )
-    ]
-    return _space('vit_res', *stages)
 
 
 def _nasvit() -> SearchSpace:
@@ -141,7 +151,6 @@ def _nasvit() -> SearchSpace:
 # The grammars of all six families (DESIGN: "the grammar, on the six families"), as their papers print
 # them; those of families without a backbone yet are held here and move to the zoo with it.
 GRAMMARS: dict[str, SearchSpace] = {
-    'vit_res': _vit_res(),
     'nasvit': _nasvit(),
     'vitas_deit': _deit(free=False),
     'vitas_deit-free': _deit(free=True),

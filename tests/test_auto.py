@@ -156,12 +156,13 @@ def test_what_necks_make(family: Family, name: str) -> None:
     model = MODELS.build(backbone_cfg(family, out_indices=out_indices))
     filled = fill_auto(with_parts(family, out_indices, neck, (0, -1)))
     layers = MODELS.build(filled['neck']) if neck else nn.Identity()
-    image = torch.randn(2, 3, 128, 256)  # a multiple of every stride
+    height, width = 16 * family.stride, 32 * family.stride  # multiples of every stride
+    image = torch.randn(1, 3, height, width)
     with torch.no_grad():
         own = model(image)
         features = layers(own)
-    channels, strides = [f.shape[1] for f in features], [128 / f.shape[2] for f in features]
-    assert strides == [256 / f.shape[3] for f in features] == filled['anchors']['strides']
+    channels, strides = [f.shape[1] for f in features], [height / f.shape[2] for f in features]
+    assert strides == [width / f.shape[3] for f in features] == filled['anchors']['strides']
     assert all(isinstance(s, int) for s in filled['anchors']['strides'] if s == int(s))
     assert filled['last'] == dict(in_channels=channels[-1], feature_strides=strides[-1])
     assert filled['heads'][0]['in_channels'] == [channels[0], channels[-1]]

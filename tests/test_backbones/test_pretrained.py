@@ -261,12 +261,12 @@ def test_another_architecture_is_refused(family: Family, tmp_path: Path) -> None
 def test_another_space_is_refused(family: Family, tmp_path: Path) -> None:
     torch.save(randomised(family.elastic()).state_dict(), tmp_path / 'w.pth')
     data = family.space.to_dict()
-    data['stages'][-1]['depth'] = data['stages'][-1]['depth'][-1:]  # its largest architecture is the same
+    last = data['stages'][-1]  # another one whose largest architecture is the same
+    key = 'optional' if 'optional' in last else 'depth'
+    last[key] = [] if key == 'optional' else last[key][-1:]
     other = family.cls(space=data, **family.settings)  # type: ignore[call-arg, arg-type]
     name = f'a supernet of {family.space.name}'
-    message = (
-        rf'holds {name}, but the backbone is {name}; stages\[{len(data["stages"]) - 1}\].depth: \[\d, \d\] → \[\d\]'
-    )
+    message = rf'holds {name}, but the backbone is {name}; stages\[{len(data["stages"]) - 1}\].{key}: \[\d(, \d)?\] → '
     assert_refused(other, tmp_path / 'w.pth', message)
     for change, _ in family.misfits:  # those that another network of the family could have
         arch = family.space.largest().to_dict()
@@ -319,7 +319,7 @@ def test_the_sentence_has_the_names_of_the_zoo(tmp_path: Path) -> None:
 
 SETTINGS: dict[str, Any] = dict(
     patch_size=(8, 4), position=('absolute', 'none'), reach=(2, 1), rescale=(None, (3, 2.0)), official=(False, True),
-    bias=('shared', 'per-window'),
+    bias=('shared', 'per-window'), shortcut=(True, False),
 )  # fmt: skip
 
 

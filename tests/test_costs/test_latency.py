@@ -123,7 +123,7 @@ def test_a_network_that_is_not_additive_shows_in_the_validation(rng: np.random.G
     assert validation.spearman < 0.9 and validation.largest_error > 0.05
 
 
-@pytest.mark.parametrize('name', [*SMALL_SPACES, 's3-initial', 'nasvit', 'vit_res', 'autoformer-tiny'])
+@pytest.mark.parametrize('name', [*SMALL_SPACES, 's3-initial', 'nasvit', 'vit-resnas-tiny', 'autoformer-tiny'])
 def test_every_setting_is_covered(name: str, rng: np.random.Generator) -> None:
     space = {**SPACES, **SMALL_SPACES}[name]
     archs = covering(space, 2, rng)

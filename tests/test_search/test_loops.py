@@ -66,7 +66,9 @@ def check_rules(found: list[Candidate], family: str) -> None:
 @each_family
 @each_loop
 def test_no_repeats_within_the_limits_and_the_right_winner(tmp_path: Path, name: str, family: str) -> None:
-    cfg = config(tmp_path / 'run', {**LOOPS[name], 'constraint': dict(macs=window(family))}, family)
+    low, high = window(family)
+    budgets = dict(budgets=[0.2 * low + 0.8 * high, high]) if name == 'sampler' else {}
+    cfg = config(tmp_path / 'run', {**LOOPS[name], **budgets, 'constraint': dict(macs=(low, high))}, family)
     loop = search(cfg, noise)
     found = history(tmp_path / 'run', loop)
     check_rules(found, family)

@@ -195,7 +195,7 @@ def test_draws_by_dimension_are_uniform_over_depths(rng: np.random.Generator) ->
         ('vitas_deit', 1.292e43),
         ('vitas_deit-free', 1.341e43),
         ('s3-initial', (3 * (18**2 + 18**3 + 18**4)) ** 4),
-        ('vit_res', (5 * (28 * 29) ** 3) ** 3),
+        ('vit-resnas-tiny', (5 * (28 * 29) ** 3) ** 3),
     ],
 )
 def test_published_sizes(name: str, size: float) -> None:
@@ -203,7 +203,7 @@ def test_published_sizes(name: str, size: float) -> None:
 
 
 def test_optional_blocks_can_be_absent_in_the_middle(rng: np.random.Generator) -> None:
-    space = GRAMMARS['vit_res']
+    space = SPACES['vit-resnas-tiny']
     assert [b is None for b in space.smallest().stages[0].blocks] == [False, True, False, True, False]
     assert space.largest().stages[0].depth == 6
     assert GRAMMARS['vitas_deit'].smallest().stages[0].blocks == ()

@@ -99,7 +99,7 @@ def test_positions_are_just_what_is_no_layer(family: Family) -> None:
     backbone = family.elastic(out_indices=(0, -1))
     for name, parameter in backbone.named_parameters():
         owner = backbone.get_submodule(name.rpartition('.')[0])
-        layer = isinstance(owner, (nn.Linear, nn.Conv2d, nn.LayerNorm)) and owner is not backbone
+        layer = isinstance(owner, (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.BatchNorm2d)) and owner is not backbone
         assert (name in backbone.position_weights()) != layer, name
         assert parameter.ndim > 0
 

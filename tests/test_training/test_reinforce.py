@@ -163,7 +163,7 @@ def test_mistakes(settings: dict, words: str) -> None:
         Reinforce(tiny(), SGD, **settings)
 
 
-@pytest.mark.parametrize('name', ['s3-initial', 'vit_res', 'nasvit', *SMALL_SPACES])
+@pytest.mark.parametrize('name', ['s3-initial', 'vit-resnas-tiny', 'nasvit', *SMALL_SPACES])
 def test_it_learns_to_meet_budgets_in_any_space(name: str) -> None:
     """Nothing in it knows AutoFormer: other families' grammars, with a made-up cost, rewarded by the cost alone."""
     space = {**SPACES, **SMALL_SPACES}[name]

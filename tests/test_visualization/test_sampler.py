@@ -106,7 +106,7 @@ def test_shares_are_of_the_blocks_that_are_there():
 
 
 def test_options_of_stages_that_differ():
-    space = SPACES['vit_res']
+    space = SPACES['vit-resnas-tiny']
     assert option_shares(made(space, [1e6]), entries_of(space, 'num_heads'))[0] == [
         '3 / 6',
         '4 / 8',

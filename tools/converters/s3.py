@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script,
 from tools.converters.common import check_shapes, config_line, digest, make_parser, parse, read, refusing, write
 from vitnas_core import zoo
 from vitnas_core.backbones import S3
-from vitnas_core.costs.s3 import HEAD_DIM, read_s3, stage_maps
+from vitnas_core.costs.reading import stage_maps
+from vitnas_core.costs.s3 import HEAD_DIM, read_s3
 from vitnas_core.elastic import zigzag
 from vitnas_core.errors import CheckpointError, VitnasError
 from vitnas_core.fileio import atomic_write

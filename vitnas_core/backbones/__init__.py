@@ -3,8 +3,9 @@
 from .autoformer import AutoFormer
 from .base import ElasticBackbone, cut_to_shape, elastic_backbone, unwrap
 from .s3 import S3
+from .vit_res import ViTRes
 
-FAMILIES: dict[str, type[ElasticBackbone]] = {cls.family: cls for cls in (AutoFormer, S3)}
+FAMILIES: dict[str, type[ElasticBackbone]] = {cls.family: cls for cls in (AutoFormer, S3, ViTRes)}
 """Family name of architecture files → backbone."""
 
-__all__ = ['FAMILIES', 'S3', 'AutoFormer', 'ElasticBackbone', 'cut_to_shape', 'elastic_backbone', 'unwrap']
+__all__ = ['FAMILIES', 'S3', 'AutoFormer', 'ElasticBackbone', 'ViTRes', 'cut_to_shape', 'elastic_backbone', 'unwrap']

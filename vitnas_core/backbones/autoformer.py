@@ -24,6 +24,7 @@ from ..elastic import (
     attend,
     pad_channels,
     prefix,
+    resize_positions,
 )
 from ..errors import ArchError, VitnasError
 from ..registry import MODELS
@@ -317,7 +318,7 @@ class AutoFormer(ElasticBackbone):
         embed_dim = x.shape[-1]
         x = torch.cat([self.cls_token[..., :embed_dim].expand(x.shape[0], -1, -1), x], 1)
         if self.pos_embed is not None:
-            x = x + _resize(self.pos_embed[..., :embed_dim], self.grid, (height, width))
+            x = x + resize_positions(self.pos_embed[..., :embed_dim], self.grid, (height, width), tokens=1)
         return x, (height, width)
 
     def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:
@@ -333,7 +334,7 @@ class AutoFormer(ElasticBackbone):
         if img_size is None and patches == math.prod(self.grid):
             grid = self.grid
         if grid != self.grid and math.prod(grid) == patches:
-            weights[f'{prefix}pos_embed'] = _resize(stored, grid, self.grid)
+            weights[f'{prefix}pos_embed'] = resize_positions(stored, grid, self.grid, tokens=1)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         self.fit_positions(state_dict, prefix)
@@ -386,15 +387,6 @@ def _add_conditional(tokens: Tensor, peg: nn.Module, grid: tuple[int, int]) -> T
     patches = tokens[:, 1:]
     encoding = peg(patches.transpose(1, 2).unflatten(2, grid)).flatten(2).transpose(1, 2)
     return torch.cat([tokens[:, :1], patches + encoding], 1)
-
-
-def _resize(table: Tensor, source: tuple[int, int], target: tuple[int, int]) -> Tensor:
-    """Interpolate absolute positions (1, 1 + h·w, C) to another grid; the class token's stays."""
-    if source == target:
-        return table
-    patches = table[:, 1:].unflatten(1, source).permute(0, 3, 1, 2)
-    patches = F.interpolate(patches, target, mode='bicubic', align_corners=False)
-    return torch.cat([table[:, :1], patches.flatten(2).transpose(1, 2)], 1)
 
 
 def _check_settings(settings: dict[str, Any], fewest: int) -> None:

@@ -50,6 +50,9 @@ class ElasticBackbone(BaseModule):
     weight_settings: ClassVar[tuple[str, ...]] = ()
     """Which of the settings change what the same weights compute, so that a checkpoint's should be the same."""
 
+    global_pool: ClassVar[str] = 'avg'
+    """What its classifiers read: the mean over the last map, ``'avg'``, or the class token, ``'token'``."""
+
     def __init__(
         self, arch: ArchRef | None, space: SpaceRef | None, settings: dict[str, Any], init_cfg: dict | None = None
     ) -> None:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from .. import zoo
 from ..costs import Cost, as_size
-from ..costs.s3 import HEAD_DIM, S3Block, S3Stage, check_out_indices, read_s3, s3_cost, stage_maps
+from ..costs.reading import check_out_indices, stage_maps
+from ..costs.s3 import HEAD_DIM, S3Block, S3Stage, read_s3, s3_cost
 from ..elastic import (
     DropPath,
     ElasticConv2d,

@@ -14,7 +14,7 @@ from . import FAMILIES
 
 
 class ZooClassifier(nn.Module):
-    """A fixed backbone, the mean over its last feature map, and a linear head, with timm's interface.
+    """A fixed backbone, the mean over its last map or its class token, and a linear head, with timm's interface.
 
     Args:
         name: Zoo name of the architecture.
@@ -27,7 +27,9 @@ class ZooClassifier(nn.Module):
         entry = zoo.entry(name)
         family = FAMILIES[entry.arch.family]
         size = {'img_size': entry.input_size} if 'img_size' in family.cost_settings else {}
-        self.backbone = family(arch=name, **{**size, **backbone})  # type: ignore[call-arg, arg-type]
+        self.global_pool = family.global_pool
+        tokens = {'out_type': 'raw'} if self.global_pool == 'token' else {}
+        self.backbone = family(arch=name, **{**size, **tokens, **backbone})  # type: ignore[call-arg, arg-type]
         self.num_features = self.head_hidden_size = self.backbone.out_channels()[-1]
         self.pretrained_cfg = self.default_cfg = dict(
             architecture=f'vitnas_{name.replace("-", "_")}',
@@ -48,8 +50,8 @@ class ZooClassifier(nn.Module):
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         """Replace the head; 0 classes leave the pooled features."""
-        if global_pool not in (None, 'avg'):
-            raise VitnasError(f'`global_pool` should be "avg", but got {global_pool!r}')
+        if global_pool not in (None, self.global_pool):
+            raise VitnasError(f'`global_pool` should be "{self.global_pool}", but got {global_pool!r}')
         self.num_classes = num_classes
         self.head: nn.Module = nn.Identity()
         if num_classes:
@@ -59,12 +61,12 @@ class ZooClassifier(nn.Module):
             self.head = nn.Sequential(OrderedDict(fc=linear))  # the names of mm's checkpoints: head.fc.weight
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) → the last feature map (B, C, h, w)."""
+        """(B, 3, H, W) → the last feature map (B, C, h, w), or tokens (B, 1 + h·w, C) where the class token counts."""
         return self.backbone(x)[-1]
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """(B, C, h, w) → logits, or the pooled features."""
-        pooled = x.mean((2, 3))
+        """What :meth:`forward_features` gives → logits, or the pooled features."""
+        pooled = x[:, 0] if self.global_pool == 'token' else x.mean((2, 3))
         return pooled if pre_logits else self.head(pooled)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -73,14 +75,15 @@ class ZooClassifier(nn.Module):
 
 
 # Arguments that timm's scripts pass to every model, and the value that ours have.
-_FIXED = dict(in_chans=3, drop_rate=0.0, global_pool='avg', features_only=False, out_type='featmap')
+_FIXED = dict(in_chans=3, drop_rate=0.0, features_only=False, out_type='featmap')
 
 
 def _register(name: str) -> None:
     def create(pretrained: bool = False, **kwargs: Any) -> ZooClassifier:
         if pretrained:
             raise VitnasError(f'no weights are published with vitnas for {name}; convert its official ones (README)')
-        for key, ours in _FIXED.items():
+        pool = FAMILIES[zoo.entry(name).arch.family].global_pool
+        for key, ours in {**_FIXED, 'global_pool': pool}.items():
             if kwargs.pop(key, ours) not in (ours, None):
                 raise VitnasError(f'`{key}` of a zoo model is {ours!r} and cannot be changed')
         for key in ('pretrained_cfg', 'pretrained_cfg_overlay', 'cache_dir'):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from ..errors import ArchError, VitnasError
@@ -68,3 +69,24 @@ def token_grid(size: tuple[int, int], patch_size: int) -> tuple[int, int]:
     if isinstance(patch_size, bool) or patch_size != int(patch_size) or patch_size < 1:
         raise VitnasError(f'`patch_size` should be a whole number of at least 1, but got {patch_size!r}')
     return -(-size[0] // patch_size), -(-size[1] // patch_size)
+
+
+def check_out_indices(indices: Sequence[int], stages: int) -> None:
+    """Check after which stages features are returned.
+
+    Raises:
+        VitnasError: They are none, or not stages.
+    """
+    whole_numbers = isinstance(indices, (list, tuple)) and indices and all(type(i) is int for i in indices)
+    if not whole_numbers or not all(-stages <= i < stages for i in indices):
+        raise VitnasError(
+            f'`out_indices` should be from {-stages} to {stages - 1}, as there are {stages} stages, but got {indices!r}'
+        )
+
+
+def stage_maps(size: tuple[int, int], patch_size: int, stages: int) -> list[tuple[int, int]]:
+    """Rows and columns of each stage's tokens; sides are padded to whole patches, and to even ones for merging."""
+    maps = [token_grid(size, patch_size)]
+    for _ in range(stages - 1):
+        maps.append((-(-maps[-1][0] // 2), -(-maps[-1][1] // 2)))
+    return maps

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Choices
 from .cost import Cost, as_size
-from .reading import check_names, read_ratio, read_width, token_grid, whole
+from .reading import check_names, check_out_indices, read_ratio, read_width, stage_maps, whole
 
 HEAD_DIM = 32
 """Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
@@ -77,27 +77,6 @@ def _block_cost(width: int, block: S3Block, size: tuple[int, int], side: int) ->
     params = 4 * width * inner + 2 * width * hidden + biases + 4 * width + table
     macs = padded * 3 * width * inner + 2 * padded * window * window * inner
     return params, macs + tokens * (inner * width + 2 * width * hidden)
-
-
-def check_out_indices(indices: Sequence[int], stages: int) -> None:
-    """Check after which stages features are returned.
-
-    Raises:
-        VitnasError: They are none, or not stages.
-    """
-    whole_numbers = isinstance(indices, (list, tuple)) and indices and all(type(i) is int for i in indices)
-    if not whole_numbers or not all(-stages <= i < stages for i in indices):
-        raise VitnasError(
-            f'`out_indices` should be from {-stages} to {stages - 1}, as there are {stages} stages, but got {indices!r}'
-        )
-
-
-def stage_maps(size: tuple[int, int], patch_size: int, stages: int) -> list[tuple[int, int]]:
-    """Rows and columns of each stage's tokens; sides are padded to whole patches, and to even ones for merging."""
-    maps = [token_grid(size, patch_size)]
-    for _ in range(stages - 1):
-        maps.append((-(-maps[-1][0] // 2), -(-maps[-1][1] // 2)))
-    return maps
 
 
 def read_s3(arch: Arch) -> tuple[S3Stage, ...]:

@@ -10,6 +10,7 @@ from .layers import (
     pad_channels,
     prefix,
 )
+from .positions import resize_positions
 from .relative import RelativePositions2D, TokenGrid
 from .windows import RelativeBias, Windows, WindowTables, zigzag
 
@@ -27,5 +28,6 @@ __all__ = [
     'attend',
     'pad_channels',
     'prefix',
+    'resize_positions',
     'zigzag',
 ]

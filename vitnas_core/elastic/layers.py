@@ -57,10 +57,13 @@ class ElasticConv2d(nn.Conv2d):
         out_channels: Largest number of filters.
         kernel_size: Side of a filter.
         stride: Pixels from one position to the next. Defaults to 1.
+        padding: Zeros around the image. Defaults to 0.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride)
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding)
         self.width = out_channels
         """The active number of filters."""
 

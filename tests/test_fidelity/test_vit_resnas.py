@@ -1,0 +1,198 @@
+"""ViT-Res against the published code: outputs of class and tokens, gradients, costs and resized positions."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from tools.converters.vit_resnas import to_official, to_vitnas
+from vitnas_core.backbones import ViTRes
+from vitnas_core.costs import count_params
+from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.zoo import entry, load_space
+
+FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'vit_resnas'
+DATA = json.loads((FOLDER / 'cases.json').read_text())
+CASES: dict[str, dict[str, Any]] = DATA['cases']
+PUBLISHED = json.loads((FOLDER / 'published.json').read_text())
+SPACES = json.loads((FOLDER / 'spaces_and_macs.json').read_text())
+GRADS = json.loads((FOLDER / 'grads.json').read_text())
+HEAD_DIMS = [row['head_dim'] for row in DATA['space']['widths']]
+CLASSES = DATA['space']['num_classes']
+TOLERANCE = 1e-5
+
+
+def as_arch(settings: dict[str, Any]) -> Arch:
+    """An architecture of the fixtures; published ones do not say that their blocks exist."""
+    stages = [
+        dict(
+            embed_dim=width,
+            head_dim=head_dim,
+            blocks=[dict(num_heads=b[0], hidden_dim=b[1]) if all(b[2:]) else None for b in blocks],
+        )
+        for width, head_dim, blocks in zip(settings['embed'], settings['head_dim'], settings['blocks'], strict=True)
+    ]
+    return Arch.from_dict(dict(family='vit_res', stages=stages))
+
+
+def as_settings(network: list[Any]) -> dict[str, Any]:
+    """The published tuple form of a network, as the fixtures write architectures."""
+    settings: dict[str, Any] = dict(embed=[network[0][1]], head_dim=[], blocks=[[]])
+    for kind, *rest in network[1:-1]:
+        if kind == 3:
+            settings['embed'].append(rest[1])
+            settings['blocks'].append([])
+        else:
+            (_, heads, head_dim), (_, hidden), exists = rest
+            settings['head_dim'] = settings['head_dim'][: len(settings['embed']) - 1] + [head_dim]
+            settings['blocks'][-1].append([heads, hidden, exists])
+    return settings
+
+
+def weights() -> dict[str, torch.Tensor]:
+    """The supernet's parameters in our layout."""
+    return to_vitnas(load_file(FOLDER / 'weights.safetensors'), HEAD_DIMS)
+
+
+def supernet(**settings: Any) -> ViTRes:
+    """The supernet with its weights, in the test mode."""
+    rows, pairs = DATA['space']['widths'], DATA['space']['pairs_per_stage']
+    stages = [
+        dict(
+            embed_dim=sorted(row['embed']),
+            head_dim=[row['head_dim']],
+            depth=2 * pairs,
+            optional=list(range(1, 2 * pairs, 2)),
+            block=dict(num_heads=sorted(row['heads']), hidden_dim=sorted(row['ffn'])),
+        )
+        for row in rows
+    ]
+    space = SearchSpace.from_dict(dict(family='vit_res', stages=stages))
+    model = ViTRes(space=space, **{'img_size': DATA['space']['img_size'], 'out_type': 'raw', **settings})
+    own = {name.removeprefix('backbone.'): w for name, w in weights().items() if name.startswith('backbone.')}
+    model.load_state_dict(own)
+    return model.eval()
+
+
+def images() -> torch.Tensor:
+    return torch.from_numpy(np.load(FOLDER / 'inputs.npy'))
+
+
+def logits(model: ViTRes, x: torch.Tensor, head: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of the class and of every patch."""
+    (tokens,) = model(x)
+    classes = F.linear(tokens[:, 0], head['head.fc.weight'], head['head.fc.bias'])
+    return classes, F.linear(tokens[:, 1:], head['head.token_fc.weight'], head['head.token_fc.bias'])
+
+
+def assert_close(ours: torch.Tensor, name: str) -> None:
+    expected = torch.from_numpy(np.load(FOLDER / 'outputs.npz')[name])
+    assert ours.shape == expected.shape, name
+    assert ((ours - expected).abs().max() / expected.abs().max()).item() < TOLERANCE, name
+
+
+@pytest.mark.parametrize('name', CASES)
+@torch.no_grad()
+def test_outputs(name: str) -> None:
+    model, head = supernet(), weights()
+    model.set_arch(as_arch(CASES[name]['arch']))
+    for found, kind in zip(logits(model, images(), head), ('class', 'token')):
+        assert_close(found, f'{name}.{kind}_logits')
+    fixed = model.extract()
+    assert torch.equal(fixed(images())[0], model(images())[0][..., : fixed.embed_dims[-1]])
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_costs(name: str) -> None:
+    case = CASES[name]
+    arch = as_arch(case['arch'])
+    assert ViTRes.cost(arch, 224, CLASSES).macs == case['macs_224']
+    token_head = CLASSES * (case['arch']['embed'][-1] + 1)
+    side = DATA['space']['img_size']
+    assert ViTRes.cost(arch, side, CLASSES, img_size=side).params + token_head == case['params_cut']
+
+
+def test_gradients() -> None:
+    """Rows of a batch that belong to different architectures, one after the other; the stem's statistics are frozen."""
+    model, state, expected = supernet(), weights(), GRADS['bn_frozen']
+    head = {name: torch.nn.Parameter(state[name]) for name in state if name.startswith('head.')}
+    arrays = np.load(FOLDER / 'outputs.npz')
+    labels, tokens = (torch.from_numpy(arrays[f'multi.{kind}_targets']) for kind in ('class', 'token'))
+    rows, total = GRADS['rows'], {'class': 0.0, 'token': 0.0}
+    for name in sorted(set(rows)):
+        own = [i for i, row in enumerate(rows) if row == name]
+        model.set_arch(as_arch(CASES[name]['arch']))
+        found = dict(zip(('class', 'token'), logits(model, images()[own], head)))
+        losses = {
+            'class': -(labels[own] * found['class'].log_softmax(-1)).sum(-1).sum() / len(rows),
+            'token': -(tokens[own] * found['token'].log_softmax(-1)).sum(-1).mean(1).sum() / len(rows),
+        }
+        sum(losses.values()).backward()
+        total = {kind: total[kind] + losses[kind].item() for kind in total}
+    assert total['class'] == pytest.approx(expected['class_loss'], rel=TOLERANCE)
+    assert total['token'] == pytest.approx(expected['token_loss'], rel=TOLERANCE)
+    named = {f'backbone.{name}': parameter.grad for name, parameter in model.named_parameters()}
+    named |= {name: parameter.grad for name, parameter in head.items()}
+    buffers = {f'backbone.{name}': buffer for name, buffer in model.named_buffers()}
+    grads = to_official({**named, **buffers}, HEAD_DIMS)
+    assert set(expected['l2']) == {name for name in grads if 'running' not in name and 'tracked' not in name}
+    for name, norm in expected['l2'].items():
+        grad = grads[name].double()
+        assert grad.norm().item() == pytest.approx(norm, rel=1e-4, abs=1e-7), name
+        assert grad.sum().item() == pytest.approx(expected['sum'][name], abs=1e-4), name
+
+
+@torch.no_grad()
+def test_another_image_size() -> None:
+    """Positions that were resized when weights were loaded, and that are resized for the image."""
+    wanted = DATA['resized']
+    inputs = np.random.RandomState(106).standard_normal((1, 3, wanted['to_img'], wanted['to_img'])).astype(np.float32)
+    assert wanted['input'] == f'rule_input((1,3,{wanted["to_img"]},{wanted["to_img"]}), seed=106)'
+    loaded = supernet(img_size=wanted['to_img'])
+    tables = to_official({f'backbone.{k}': v for k, v in loaded.state_dict().items()}, HEAD_DIMS)
+    for name, table in wanted['pos_embed'].items():
+        values = tables[name].double().flatten()
+        assert values.numel() == table['size'] and values.norm().item() == pytest.approx(table['l2'], rel=TOLERANCE)
+        torch.testing.assert_close(values[:8], torch.tensor(table['first']).double(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(values[-8:], torch.tensor(table['last']).double(), rtol=0, atol=1e-5)
+    for model in (loaded, supernet()):
+        model.set_arch(as_arch(CASES[wanted['arch']]['arch']))
+        for found, kind in zip(logits(model, torch.from_numpy(inputs), weights()), ('class', 'token')):
+            assert_close(found, f'resized.{kind}_logits')
+
+
+@pytest.mark.parametrize('name', PUBLISHED)
+def test_published_networks(name: str) -> None:
+    known, wanted = entry(name.replace('_', '-')), PUBLISHED[name]
+    assert known.arch == as_arch(wanted['arch']) == as_arch(as_settings(wanted['network_def']))
+    assert known.params == wanted['params_without_token_head']
+    assert known.params + 1000 * (wanted['arch']['embed'][-1] + 1) == wanted['params']
+    for side, macs in wanted['macs_with_stem_counted_at_true_resolution'].items():
+        assert ViTRes.cost(known.arch, int(side), 1000, img_size=int(side)).macs == macs
+    with torch.device('meta'):
+        assert (
+            count_params(ViTRes(arch=known.name)) + 1000 * (known.arch.stages[-1].choices['embed_dim'] + 1)
+            == known.params
+        )
+
+
+@pytest.mark.parametrize(('name', 'ours'), [('sr_tiny_mh', 'vit-resnas-tiny'), ('sr_small_mh', 'vit-resnas-small')])
+def test_spaces(name: str, ours: str) -> None:
+    space, wanted = load_space(ours), SPACES[name]
+    assert as_arch(as_settings(wanted['largest_network_def'])) == space.largest()
+    cost = ViTRes.cost(space.largest(), 224, 1000)
+    assert cost.macs == wanted['largest_macs']
+    width = space.largest().stages[-1].choices['embed_dim']
+    assert wanted['largest_params'] in (cost.params, cost.params + 1000 * (width + 1))
+    rows = [row for key in ('random', 'mutated_from_random0', 'crossed_from_random1_random2') for row in wanted[key]]
+    assert rows
+    for row in rows:
+        arch = as_arch(as_settings(row['network_def']))
+        space.validate(arch)
+        assert ViTRes.cost(arch, 224, 1000).macs == row['macs']
