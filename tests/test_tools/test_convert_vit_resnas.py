@@ -34,7 +34,10 @@ def small(absent: bool = False) -> Arch:
 def network(arch: Arch | str, classes: int = 5, **settings: Any) -> State:
     """An ImageClassifier's random weights."""
     backbone = ViTRes(arch=arch, **settings)
-    state = {f'backbone.{name}': torch.randn(tensor.shape) for name, tensor in backbone.state_dict().items()}
+    state = {
+        f'backbone.{name}': torch.randn(tensor.shape) if tensor.is_floating_point() else torch.full_like(tensor, 7)
+        for name, tensor in backbone.state_dict().items()
+    }
     for head in ('head.fc', 'head.token_fc') if classes else ():
         width = backbone.embed_dims[-1]
         state |= {f'{head}.weight': torch.randn(classes, width), f'{head}.bias': torch.randn(classes)}
