@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -293,6 +294,14 @@ def test_models_of_the_scenes_differ_in_the_weights_that_they_begin_with_alone()
         assert backbone['init_cfg'] and backbone['init_cfg'].pop('type') == 'Pretrained'
         backbone['init_cfg'] = None
         assert random[name] == searched[name]
+
+
+def test_configs_of_a_toolbox_are_parsed_one_at_a_time() -> None:
+    """mmengine fails where several threads look up a toolbox at once."""
+    step = Step('train', config='projects/detection/configs/digits/mask-rcnn_s3-micro_fpn_4e_scenes.py')
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(step.resolve, range(8)))
+    assert [cfg.randomness.seed for cfg in found if cfg] == list(range(8))
 
 
 def test_trainings_by_tools_train(tmp_path: Path) -> None:

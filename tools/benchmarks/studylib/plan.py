@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ SHARED = 'shared'
 _PLACE = re.compile(r'\{(\w+)(\.checkpoint)?\}')
 _WORD = re.compile(r'\w[\w.+-]*')
 _OWN = ('seed', 'dir', 'config', 'jobs')
+_PARSING = threading.Lock()
+"""mmengine reads the list of installed packages anew for each config of a toolbox, and two threads break it."""
 
 
 class StudyError(VitnasError):
@@ -79,7 +82,8 @@ class Step:
         """The config with the overrides and the seed; places are not filled in yet."""
         if self.config is None:
             return None
-        cfg = Config.fromfile(ROOT / self.config)
+        with _PARSING:
+            cfg = Config.fromfile(ROOT / self.config)
         cfg.merge_from_dict(copy.deepcopy(dict(self.overrides)))  # a copy: mmengine takes every `_delete_` out
         cfg.merge_from_dict({'randomness': dict(seed=seed)})
         return cfg
