@@ -1,4 +1,4 @@
-"""Search a micro S3 for the scenes of digits, of at most 7 M MACs at 56 × 56 (30 M at the scenes' 96 × 128)."""
+"""Search a micro S3 for the scenes of digits: at most 7 M MACs at 56 × 56, which at 96 × 128 are about 26 M."""
 
 _base_ = './s3-micro_supernet_120e_drawn-digits.py'
 
