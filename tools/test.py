@@ -150,7 +150,9 @@ def draw_into(cfg: Config, folder: Path) -> None:
     visualizer, hook, where = DRAWING[scope]
     target = str(folder.resolve())  # a relative one would be inside the work dir
     own = dict(type=f'{scope}.{visualizer}', vis_backends=[dict(type='LocalVisBackend')])
-    cfg.visualizer = {**own, **(cfg.get('visualizer') or {}), **({'save_dir': target} if where is None else {})}
+    # A name of its own: mmengine hands out the visualizer that has a name already, whatever its type.
+    more = {'name': f'{scope} {target}', **({'save_dir': target} if where is None else {})}
+    cfg.visualizer = {**own, **(cfg.get('visualizer') or {}), **more}
     drawing = {'visualization': {**hook, **({} if where is None else {where: target})}}
     cfg.default_hooks = {**(cfg.get('default_hooks') or {}), **drawing}
 

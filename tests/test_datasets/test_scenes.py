@@ -130,14 +130,14 @@ def test_masks_are_polygons_unless_they_have_holes(root):
 @pytest.mark.parametrize('size', [(96, 128), (128, 48), (200, 200)])
 def test_digits_overlap_but_stay_half_visible_and_inside(digits, size, monkeypatch):
     drawn = []
-    place = scenes._place
+    place = scenes.place
 
     def spy(rng, ink, size):
         drawn.append(place(rng, ink, size))
         assert (drawn[-1] > 0).sum() == (ink > 0).sum()
         return drawn[-1]
 
-    monkeypatch.setattr(scenes, '_place', spy)
+    monkeypatch.setattr(scenes, 'place', spy)
     hidden = 0
     for seed in range(8):
         drawn.clear()

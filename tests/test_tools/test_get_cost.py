@@ -27,7 +27,9 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit, match='ArchError: .*neither a file nor an architecture of the zoo'):
         get_cost.main(['autoformer-giant'])
     (tmp_path / 'other.json').write_text('{"family": "toy", "stages": []}')
-    with pytest.raises(SystemExit, match=r'family is toy; there is a backbone for autoformer, s3 \(.*other.json\)'):
+    with pytest.raises(
+        SystemExit, match=r'family is toy; there is a backbone for autoformer, s3, vit_res \(.*other.json\)'
+    ):
         get_cost.main([str(tmp_path / 'other.json')])
     with pytest.raises(SystemExit):
         get_cost.main(['--shape', '0'])

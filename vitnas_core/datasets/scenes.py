@@ -155,7 +155,7 @@ def write_scenes(
 
 def _write_split(folder: Path, split: str, count: int, size: tuple[int, int], seed: int) -> Iterator[None]:
     """Write the images, label maps and annotations of one split; yields after each scene."""
-    digits, labels = read_originals(split)
+    digits, labels = _read_originals(split)
     for name in (split, f'labels/{split}', 'annotations'):
         (folder / name).mkdir(parents=True, exist_ok=True)
     images: list[dict] = []
@@ -181,7 +181,7 @@ def _write_split(folder: Path, split: str, count: int, size: tuple[int, int], se
 
 
 @functools.cache
-def read_originals(split: str) -> tuple[np.ndarray, np.ndarray]:
+def _read_originals(split: str) -> tuple[np.ndarray, np.ndarray]:
     """The digits that scenes of a split are made from, of shape (K, 8, 8), and their labels."""
     dataset = Digits(split=ORIGINALS[split])
     infos = [dataset.get_data_info(index) for index in range(len(dataset))]
