@@ -222,7 +222,7 @@ def _kept_channels(model: nn.Module, fixed: nn.Module, arch: Arch) -> dict[str, 
         model.eval()
         features = owner.extract_feat(torch.zeros(1, 3, 128, 128, device=reference.device, dtype=reference.dtype))  # type: ignore[operator]
         for head in heads:
-            head(features)
+            getattr(head, 'every_layer', head)(features)  # those that only train, too
     finally:
         backbone.set_arch(before)
         for module, training in modes.items():

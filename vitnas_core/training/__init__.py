@@ -6,6 +6,7 @@ from .loops import SupernetTrainLoop
 from .optim import BFloat16OptimWrapper
 from .reinforce import Reinforce
 from .sampler_loop import SamplerTrainLoop
+from .token_labels import TokenLabelHead, TokenLabelPreprocessor, TokenMix
 
 __all__ = [
     'BFloat16OptimWrapper',
@@ -15,4 +16,7 @@ __all__ = [
     'SamplerTrainLoop',
     'SoftCrossEntropy',
     'SupernetTrainLoop',
+    'TokenLabelHead',
+    'TokenLabelPreprocessor',
+    'TokenMix',
 ]
