@@ -28,6 +28,7 @@ class Family:
         countable: Settings under which a count of executed products equals the family's convention
             (AutoFormer's leaves the relative positions' own products out).
         regularisers: Settings that each make training random by itself.
+        overlaps: Whether two cells see a pixel between them alike, as convolutions that overlap do.
         misfits: Changes to the largest architecture's data that the weights cannot run, with the
             beginning of the error.
     """
@@ -39,6 +40,7 @@ class Family:
     stride: int = 16
     countable: dict[str, Any] = field(default_factory=dict)
     regularisers: tuple[dict[str, Any], ...] = ()
+    overlaps: bool = False
     misfits: tuple[tuple[Callable[[dict[str, Any]], Any], str], ...] = ()
 
     def elastic(self, **settings: Any) -> ElasticBackbone:
@@ -104,6 +106,7 @@ FAMILIES['vit_res'] = Family(
     settings=dict(img_size=56),
     image=56,
     stride=28,
+    overlaps=True,
     regularisers=(dict(drop_path_rate=0.5), dict(attn_drop_rate=0.5)),
     misfits=(
         (lambda d: d['stages'][1].update(embed_dim=64), 'stages[1].embed_dim is 64'),

@@ -92,7 +92,7 @@ def test_the_command(tmp_path: Path) -> None:
     load_pretrained(backbone, tmp_path / 'ours.pth')
     assert all(torch.equal(w, ours[f'backbone.{name}']) for name, w in backbone.state_dict().items())
     run('ours.pth', 'back.pth', '--to-official', '--head-dims', '64', '64', '64')
-    first, back = (torch.load(tmp_path / f'{name}.pth')['model'] for name in ('official', 'back'))
+    first, back = (torch.load(tmp_path / f'{name}.pth', weights_only=True)['model'] for name in ('official', 'back'))
     assert common.digest(first) == common.digest(back)
     refused = run('official.pth', 'never.pth', '--head-dims', '64', '64', '80')
     assert refused.startswith('CheckpointError: blocks.10.attn.qkv.weight has shape (2304, 768)')

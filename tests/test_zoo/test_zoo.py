@@ -67,6 +67,18 @@ def test_timm_interface() -> None:
         model.reset_classifier(3, 'token')
 
 
+@torch.no_grad()
+def test_timm_reads_the_class_token_where_a_family_does() -> None:
+    model = timm.create_model('vitnas_vit_res_tiny', num_classes=3, img_size=56).eval()
+    x = torch.randn(1, 3, 56, 56)
+    tokens = model.forward_features(x)
+    assert tokens.shape == (1, 2, 768)  # the class token and one patch
+    assert torch.equal(model(x), model.head(tokens[:, 0]))
+    for bad in (dict(global_pool='avg'), dict(out_type='featmap')):
+        with pytest.raises(VitnasError, match='of a zoo model is .* and cannot be changed'):
+            timm.create_model('vitnas_vit_res_tiny', **bad)
+
+
 def test_names_files_and_data_resolve(tmp_path) -> None:
     arch, space = zoo.load_arch('autoformer-tiny'), zoo.load_space('autoformer-tiny')
     (tmp_path / 'arch.json').write_text(arch.to_json())

@@ -22,14 +22,14 @@ from ..elastic import (
     RelativePositions2D,
     TokenGrid,
     attend,
-    pad_channels,
     prefix,
     resize_positions,
 )
 from ..errors import ArchError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
-from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending
+from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates
+from .tokens import OUT_TYPES, format_tokens
 
 
 class QKV(ElasticLinear):
@@ -302,7 +302,9 @@ class AutoFormer(ElasticBackbone):
             if i == 0 and self.peg is not None:
                 x = _add_conditional(x, self.peg, (height, width))
             if i in wanted:
-                outs[i] = self._format(self.norm(x) if i == depth - 1 else x, (height, width))
+                outs[i] = format_tokens(
+                    self.norm(x) if i == depth - 1 else x, (height, width), self.embed_dims, self.out_type
+                )
         return tuple(outs[i] for i in wanted)
 
     def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
@@ -335,20 +337,6 @@ class AutoFormer(ElasticBackbone):
             grid = self.grid
         if grid != self.grid and math.prod(grid) == patches:
             weights[f'{prefix}pos_embed'] = resize_positions(stored, grid, self.grid, tokens=1)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        self.fit_positions(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def _format(self, tokens: Tensor, grid: tuple[int, int]) -> Tensor:
-        if self.out_type == 'raw':
-            return pad_channels(tokens, self.embed_dims, -1)
-        if self.out_type == 'cls_token':
-            return pad_channels(tokens[:, 0], self.embed_dims, -1)
-        if self.out_type == 'avg_featmap':
-            return pad_channels(tokens[:, 1:].mean(1), self.embed_dims, -1)
-        maps = pad_channels(tokens[:, 1:].transpose(1, 2).unflatten(2, grid), self.embed_dims, 1)
-        return maps.contiguous()
 
     @classmethod
     def cost(
@@ -393,16 +381,14 @@ def _check_settings(settings: dict[str, Any], fewest: int) -> None:
     """Refuse what the layers would fail on later; ``fewest`` is the depth of the shallowest architecture."""
     for name, valid in (
         ('position', POSITIONS),
-        ('out_type', ('featmap', 'avg_featmap', 'cls_token', 'raw')),
+        ('out_type', OUT_TYPES),
     ):
         if settings[name] not in valid:
             raise VitnasError(f'`{name}` should be one of {", ".join(valid)}, but got {settings[name]!r}')
     for name, least in (('patch_size', 1), ('reach', 0)):
         if type(settings[name]) is not int or settings[name] < least:
             raise VitnasError(f'`{name}` should be a whole number of at least {least}, but got {settings[name]!r}')
-    for name in ('attn_drop_rate', 'drop_path_rate'):
-        if not isinstance(settings[name], (int, float)) or not 0 <= settings[name] <= 1:
-            raise VitnasError(f'`{name}` should be from 0 to 1, but got {settings[name]!r}')
+    check_rates(settings)
     indices = settings['out_indices']
     if (
         not isinstance(indices, tuple)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -135,6 +135,10 @@ class ElasticBackbone(BaseModule):
             img_size: Height and width of the images that their positions are for. Defaults to None: not known.
         """
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        self.fit_positions(state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
     def init_weights(self) -> None:
         """As everywhere in mm, but ``dict(type='Pretrained', checkpoint=…)`` is checked and cut to this network.
 
@@ -253,6 +257,32 @@ def check_ascending(space: SearchSpace, who: str) -> None:
     for name, options in (entry for choice in choices for entry in choice.options):
         if any(isinstance(a, str) or isinstance(b, str) or a > b for a, b in zip(options, options[1:])):
             raise SpaceError(f'{name} of an {who} space should list numbers, smallest first, but got {list(options)}')
+
+
+def check_rates(settings: Mapping[str, Any]) -> None:
+    """Check the rates of dropout and stochastic depth.
+
+    Raises:
+        VitnasError: One is not from 0 to 1.
+    """
+    for name in ('attn_drop_rate', 'drop_path_rate'):
+        if not isinstance(settings[name], (int, float)) or not 0 <= settings[name] <= 1:
+            raise VitnasError(f'`{name}` should be from 0 to 1, but got {settings[name]!r}')
+
+
+def check_stages(wanted: Sequence[tuple[int, int]], stored: Sequence[tuple[int, int]]) -> None:
+    """Check the width and the number of blocks of every stage against those of the weights.
+
+    Raises:
+        ArchError: There are more or fewer stages, or one is wider or longer.
+    """
+    if len(wanted) != len(stored):
+        raise ArchError(f'stages has {len(wanted)} entries; the weights have {len(stored)} stages')
+    for s, ((width, blocks), (widest, most)) in enumerate(zip(wanted, stored)):
+        if width > widest:
+            raise ArchError(f'stages[{s}].embed_dim is {width}; the weights of this stage are {widest} wide')
+        if blocks > most:
+            raise ArchError(f'stages[{s}].blocks has {blocks} entries; the weights have {most} blocks')
 
 
 def unwrap(model: Any) -> Any:

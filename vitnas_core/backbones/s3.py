@@ -26,7 +26,7 @@ from ..elastic import (
 from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
-from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending
+from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, check_stages
 
 BIASES = ('shared', 'per-window')
 """What ``bias`` of an S3 may be."""
@@ -277,20 +277,13 @@ class S3(ElasticBackbone):
             ArchError: They cannot; the message begins with the path of what is wrong.
         """
         stages = read_s3(arch)
-        if len(stages) != len(self.stages):
-            raise ArchError(f'stages has {len(stages)} entries; the weights have {len(self.stages)} stages')
+        check_stages(
+            [(stage.embed_dim, len(stage.blocks)) for stage in stages],
+            [(width, len(stage.blocks)) for width, stage in zip(self.embed_dims, self._stages)],
+        )
         for s, (stage, ours) in enumerate(zip(stages, self._stages)):
-            path = f'stages[{s}]'
-            if stage.embed_dim > self.embed_dims[s]:
-                raise ArchError(
-                    f'{path}.embed_dim is {stage.embed_dim}; the weights of this stage are {self.embed_dims[s]} wide'
-                )
-            if len(stage.blocks) > len(ours.blocks):
-                raise ArchError(
-                    f'{path}.blocks has {len(stage.blocks)} entries; the weights have {len(ours.blocks)} blocks'
-                )
             for b, (choice, block) in enumerate(zip(stage.blocks, ours.blocks)):
-                _check_block(f'{path}.blocks[{b}]', stage.embed_dim, choice, block, self._sides[s])  # type: ignore[arg-type]
+                _check_block(f'stages[{s}].blocks[{b}]', stage.embed_dim, choice, block, self._sides[s])  # type: ignore[arg-type]
 
     def activate(self, arch: Arch) -> None:
         """Set the widths and windows of the layers; see :meth:`ElasticBackbone.set_arch`."""
@@ -383,9 +376,7 @@ def _check_settings(settings: dict[str, Any], stages: int) -> None:
         raise VitnasError(f'`bias` should be one of {", ".join(BIASES)}, but got {settings["bias"]!r}')
     if type(settings['patch_size']) is not int or settings['patch_size'] < 1:
         raise VitnasError(f'`patch_size` should be a whole number of at least 1, but got {settings["patch_size"]!r}')
-    for name in ('attn_drop_rate', 'drop_path_rate'):
-        if not isinstance(settings[name], (int, float)) or not 0 <= settings[name] <= 1:
-            raise VitnasError(f'`{name}` should be from 0 to 1, but got {settings[name]!r}')
+    check_rates(settings)
     check_out_indices(settings['out_indices'], stages)
 
 

@@ -75,7 +75,7 @@ class ZooClassifier(nn.Module):
 
 
 # Arguments that timm's scripts pass to every model, and the value that ours have.
-_FIXED = dict(in_chans=3, drop_rate=0.0, features_only=False, out_type='featmap')
+_FIXED = dict(in_chans=3, drop_rate=0.0, features_only=False)
 
 
 def _register(name: str) -> None:
@@ -83,7 +83,8 @@ def _register(name: str) -> None:
         if pretrained:
             raise VitnasError(f'no weights are published with vitnas for {name}; convert its official ones (README)')
         pool = FAMILIES[zoo.entry(name).arch.family].global_pool
-        for key, ours in {**_FIXED, 'global_pool': pool}.items():
+        fixed = dict(_FIXED, global_pool=pool, out_type='raw' if pool == 'token' else 'featmap')
+        for key, ours in fixed.items():
             if kwargs.pop(key, ours) not in (ours, None):
                 raise VitnasError(f'`{key}` of a zoo model is {ours!r} and cannot be changed')
         for key in ('pretrained_cfg', 'pretrained_cfg_overlay', 'cache_dir'):

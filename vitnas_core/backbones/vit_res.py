@@ -26,12 +26,11 @@ from ..elastic import (
 from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
-from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending
+from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, check_stages
+from .tokens import OUT_TYPES, as_map, as_tokens, format_tokens
 
 EPS = 1e-6
 """Of every layer norm."""
-OUT_TYPES = ('featmap', 'avg_featmap', 'cls_token', 'raw')
-"""What ``out_type`` of a ViTRes may be."""
 
 
 class Attention(nn.Module):
@@ -139,13 +138,13 @@ class Reduction(nn.Module):
     def forward(self, x: Tensor, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """(B, 1 + h·w, E) and (h, w) → the same of the next stage."""
         normed = self.norm(x)
-        maps = self.conv(_as_map(normed[:, 1:], size))
+        maps = self.conv(as_map(normed[:, 1:], size))
         width, *reduced = maps.shape[1:]
         table = resize_positions(self.pos_embed[..., :width], self.grid, (reduced[0], reduced[1]))
-        out = torch.cat([self.token(normed[:, :1]), _as_tokens(maps) + table], 1)
+        out = torch.cat([self.token(normed[:, :1]), as_tokens(maps) + table], 1)
         if self.shortcut:
-            pooled = F.avg_pool2d(_as_map(x[:, 1:], size), 2, ceil_mode=True)
-            out = out + pad_channels(torch.cat([x[:, :1], _as_tokens(pooled)], 1), width, 2)
+            pooled = F.avg_pool2d(as_map(x[:, 1:], size), 2, ceil_mode=True)
+            out = out + pad_channels(torch.cat([x[:, :1], as_tokens(pooled)], 1), width, 2)
         return out, (reduced[0], reduced[1])
 
 
@@ -272,23 +271,18 @@ class ViTRes(ElasticBackbone):
             ArchError: They cannot; the message begins with the path of what is wrong.
         """
         stages = read_vit_res(arch)
-        if len(stages) != len(self.stages):
-            raise ArchError(f'stages has {len(stages)} entries; the weights have {len(self.stages)} stages')
+        check_stages(
+            [(stage.embed_dim, len(stage.blocks)) for stage in stages],
+            [(width, len(stage.blocks)) for width, stage in zip(self.embed_dims, self._stages)],
+        )
         for s, (stage, ours) in enumerate(zip(stages, self._stages)):
-            path = f'stages[{s}]'
-            if stage.embed_dim > self.embed_dims[s]:
-                raise ArchError(
-                    f'{path}.embed_dim is {stage.embed_dim}; the weights of this stage are {self.embed_dims[s]} wide'
-                )
             if stage.head_dim != self.head_dims[s]:
-                raise ArchError(f'{path}.head_dim is {stage.head_dim}; heads of the weights have {self.head_dims[s]}')
-            if len(stage.blocks) > len(ours.blocks):
                 raise ArchError(
-                    f'{path}.blocks has {len(stage.blocks)} entries; the weights have {len(ours.blocks)} blocks'
+                    f'stages[{s}].head_dim is {stage.head_dim}; heads of the weights have {self.head_dims[s]}'
                 )
             for b, (choice, block) in enumerate(zip(stage.blocks, ours.blocks)):
                 if choice is not None:
-                    _check_block(f'{path}.blocks[{b}]', choice, block)
+                    _check_block(f'stages[{s}].blocks[{b}]', choice, block)
 
     def activate(self, arch: Arch) -> None:
         """Set the widths of the layers; see :meth:`ElasticBackbone.set_arch`."""
@@ -329,7 +323,7 @@ class ViTRes(ElasticBackbone):
                 if choice is not None:
                     x = block(x)
             if s in self._wanted:
-                outs[s] = self._format(self.get_submodule(f'norm{s}')(x), size, self.embed_dims[s])
+                outs[s] = format_tokens(self.get_submodule(f'norm{s}')(x), size, self.embed_dims[s], self.out_type)
         return tuple(outs[s] for s in self._wanted)
 
     def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
@@ -338,18 +332,9 @@ class ViTRes(ElasticBackbone):
             raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         maps = self.patch_embed(x)
         width, height, columns = maps.shape[1:]
-        tokens = torch.cat([self.cls_token[..., :width].expand(maps.shape[0], -1, -1), _as_tokens(maps)], 1)
+        tokens = torch.cat([self.cls_token[..., :width].expand(maps.shape[0], -1, -1), as_tokens(maps)], 1)
         table = resize_positions(self.pos_embed[..., :width], self._grids[0], (height, columns), tokens=1)
         return tokens + table, (height, columns)
-
-    def _format(self, tokens: Tensor, size: tuple[int, int], channels: int) -> Tensor:
-        if self.out_type == 'raw':
-            return pad_channels(tokens, channels, -1)
-        if self.out_type == 'cls_token':
-            return pad_channels(tokens[:, 0], channels, -1)
-        if self.out_type == 'avg_featmap':
-            return pad_channels(tokens[:, 1:].mean(1), channels, -1)
-        return pad_channels(_as_map(tokens[:, 1:], size), channels, 1).contiguous()
 
     def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:
         """Interpolate the positions of every stage to the grids of this network, in place.
@@ -370,10 +355,6 @@ class ViTRes(ElasticBackbone):
                 source = grid
             if source != grid and math.prod(source) == patches:
                 weights[prefix + name] = resize_positions(stored, source, grid, tokens)
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        self.fit_positions(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @classmethod
     def cost(
@@ -402,16 +383,6 @@ class ViTRes(ElasticBackbone):
         return vit_res_cost(zoo.load_arch(arch), input_size, num_classes, img_size, out_indices)
 
 
-def _as_map(tokens: Tensor, size: tuple[int, int]) -> Tensor:
-    """(B, h·w, C) → (B, C, h, w)."""
-    return tokens.transpose(1, 2).unflatten(2, size)
-
-
-def _as_tokens(maps: Tensor) -> Tensor:
-    """(B, C, h, w) → (B, h·w, C)."""
-    return maps.flatten(2).transpose(1, 2)
-
-
 def _check_block(path: str, choice: ViTResBlock, block: nn.Module) -> None:
     """Check that a block's weights can run its choices."""
     if not isinstance(block, Block):
@@ -427,9 +398,7 @@ def _check_settings(settings: dict[str, Any], stages: int) -> None:
     """Refuse what the layers would fail on later."""
     if settings['out_type'] not in OUT_TYPES:
         raise VitnasError(f'`out_type` should be one of {", ".join(OUT_TYPES)}, but got {settings["out_type"]!r}')
-    for name in ('attn_drop_rate', 'drop_path_rate'):
-        if not isinstance(settings[name], (int, float)) or not 0 <= settings[name] <= 1:
-            raise VitnasError(f'`{name}` should be from 0 to 1, but got {settings[name]!r}')
+    check_rates(settings)
     check_out_indices(settings['out_indices'], stages)
 
 

@@ -10,15 +10,14 @@ from ..registry import TRANSFORMS
 from .scenes import draw_digit, light_colour, make_canvas, place
 
 _LARGEST = 0.7
-"""The share of a side that the largest digit takes, turned by 15 degrees: it must find room."""
+"""Sides of the image to those of a scene with digits of this size: the largest digit, turned, just finds room."""
 
 
 @TRANSFORMS.register_module()
 class DrawDigit(BaseTransform):
     """Show one digit as the scenes show several: somewhere on a texture, tilted, in a random size and a light colour.
 
-    Drawn by the code that makes the scenes. A backbone that has seen only digits that fill the image, white on black,
-    finds little in a scene; one that was trained on these knows what to look for.
+    Drawn by the code that makes the scenes, to train a backbone for them on images with one label.
 
     **Required Keys:** ``img``, of shape (8, 8, 3), as :class:`Digits` gives it; ``sample_idx`` with a seed.
     **Modified Keys:** ``img``, now of shape (size, size, 3).
