@@ -38,7 +38,7 @@ def _models(scope: str):
 
 
 def test_there_are_blocks() -> None:
-    assert len(SNIPPETS) == 3
+    assert len(SNIPPETS) == 4
     assert len(CONFIGS) == 4
 
 
