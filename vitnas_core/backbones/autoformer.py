@@ -54,7 +54,7 @@ class QKV(ElasticLinear):
         bias = prefix(self.bias, self.width)
         if self.official:
             bias = bias.view(3, -1, HEAD_DIM).transpose(0, 1).flatten()
-        qkv = F.linear(x, prefix(self.weight, self.width, x.shape[-1]), bias)
+        qkv = F.linear(x, self.cut(x.shape[-1]), bias)
         return qkv.unflatten(-1, (-1, 3, HEAD_DIM)).permute(3, 0, 2, 1, 4)
 
 
@@ -118,6 +118,11 @@ class Block(nn.Module):
         self.fc1.width = int(embed_dim * mlp_ratio)
         if rescale is not None:
             self.attn.scale, self.mlp_scale = rescale[0] / num_heads, rescale[1] / mlp_ratio
+
+    def input_widths(self, embed_dim: int, num_heads: int, mlp_ratio: float) -> dict[nn.Module, int]:
+        """Channels that layers get; see :meth:`ElasticBackbone.input_widths`."""
+        hidden = int(embed_dim * mlp_ratio)
+        return {self.norm1: embed_dim, self.attn.proj: num_heads * HEAD_DIM, self.norm2: embed_dim, self.fc2: hidden}
 
     def forward(self, x: Tensor, grid: TokenGrid | None) -> Tensor:
         """(B, N, E) → (B, N, E)."""
@@ -230,8 +235,8 @@ class AutoFormer(ElasticBackbone):
 
     @property
     def depth(self) -> int:
-        """How many blocks are active."""
-        return len(self.arch.stages[0].blocks)
+        """How many blocks are active; where samples differ, of the deepest."""
+        return max(len(arch.stages[0].blocks) for arch in self.running)
 
     @property
     def _blocks(self) -> list[Block]:
@@ -290,7 +295,22 @@ class AutoFormer(ElasticBackbone):
         """The patch size, of every output."""
         return (self.patch_size,) * len(self.out_indices)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+    def input_widths(self, arch: Arch) -> dict[nn.Module, int]:
+        """Channels that norms and linear layers get of an architecture."""
+        embed_dim, choices = read_autoformer(arch)
+        widths: dict[nn.Module, int] = {self.norm: embed_dim}
+        for (heads, ratio), block in zip(choices, self._blocks):
+            widths |= block.input_widths(embed_dim, heads, ratio)
+        return widths
+
+    def why_not_masked(self) -> str:
+        """Outputs without a norm, and the published code's ways with scales and biases."""
+        for name, value in (('out_indices', (-1,)), ('rescale', None), ('official', False)):
+            if self.settings[name] != value:
+                return f'AutoFormer cannot share a masked pass among architectures with {name}={self.settings[name]!r}'
+        return ''
+
+    def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
         x, (height, width) = self.embed(x)
         grid = TokenGrid.make(height, width, HEAD_DIM, self.reach, x.device) if self.reach else None
@@ -298,7 +318,7 @@ class AutoFormer(ElasticBackbone):
         wanted = [index % depth for index in self.out_indices]
         outs: dict[int, Tensor] = {}
         for i, block in enumerate(self._blocks[: max(wanted) + 1]):
-            x = block(x, grid)
+            x = self.pass_block(block, 0, i, x, grid)
             if i == 0 and self.peg is not None:
                 x = _add_conditional(x, self.peg, (height, width))
             if i in wanted:

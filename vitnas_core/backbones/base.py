@@ -15,6 +15,7 @@ from .. import zoo
 from ..costs import Cost
 from ..errors import ArchError, SpaceError, VitnasError
 from ..spaces import Arch, SearchSpace
+from .mixed import Mixture, Sharing, has_block, masks, run_sliced
 from .pretrained import NOTE, Note, cut_to_shape, load_pretrained
 
 ArchRef = Arch | Mapping[str, Any] | str | Path
@@ -28,8 +29,8 @@ class ElasticBackbone(BaseModule):
     """A backbone that runs any architecture of its space; a fixed network is a space of one.
 
     Subclasses build layers for the largest architecture, in the order in which an image passes them, implement
-    :meth:`check_fits`, :meth:`activate`, :meth:`stage_blocks`, :meth:`out_channels`, :meth:`out_strides`,
-    :meth:`forward` and :meth:`cost`, and leave the arguments that rebuild them in ``settings``.
+    :meth:`check_fits`, :meth:`activate`, :meth:`input_widths`, :meth:`stage_blocks`, :meth:`out_channels`,
+    :meth:`out_strides`, :meth:`run` and :meth:`cost`, and leave the arguments that rebuild them in ``settings``.
 
     Args:
         arch: A fixed architecture: a zoo name, the path of an architecture file, or the data.
@@ -67,6 +68,8 @@ class ElasticBackbone(BaseModule):
             raise VitnasError(f'{name} should be given {self.family}, but got {self.space.family}: {arch or space}')
         self.settings = settings
         self.arch: Arch
+        self._mixture: Mixture | None = None
+        self._sharing: Sharing | None = None
 
     def set_arch(self, arch: ArchRef) -> None:
         """Activate an architecture; allocates no parameter.
@@ -77,9 +80,40 @@ class ElasticBackbone(BaseModule):
         Raises:
             ArchError: The architecture does not fit the weights; the active one stays.
         """
-        loaded = self._load(arch)
-        self.activate(loaded)
-        self.arch = loaded
+        self.switch(self._load(arch))
+        self._mixture = None
+
+    def switch(self, arch: Arch) -> None:
+        """Activate an architecture that fits."""
+        self.activate(arch)
+        self.arch = arch
+
+    def set_archs(self, archs: Sequence[ArchRef], way: str = 'auto', interleaved: bool = False) -> None:
+        """Share the samples of the next batches among several architectures, until :meth:`set_arch`.
+
+        One forward pass then gives what each architecture gives for its own samples, in the order of the batch, and
+        one backward pass the sum of their gradients.
+
+        Args:
+            archs: The architectures; each gets as many samples as the others, give or take one.
+            way: ``'sliced'``: one after another, each at its own width; ``'masked'``: all at once at full width,
+                with zeros in the channels that a sample's architecture lacks; ``'auto'``: sliced on a CPU and where
+                :meth:`why_not_masked` has a reason, masked elsewhere. Defaults to ``'auto'``.
+            interleaved: Whether sample r has architecture r mod n. Defaults to False: neighbours have the same.
+
+        Raises:
+            VitnasError: There is none, ``way`` is none of these, or the settings do not allow it.
+            ArchError: One does not fit the weights; what was active stays.
+        """
+        mixture = Mixture(tuple(self._load(arch) for arch in archs), way, interleaved)
+        if way == 'masked' and self.why_not_masked():
+            raise VitnasError(f"{self.why_not_masked()}; use way='sliced'")
+        self._mixture = mixture
+
+    @property
+    def running(self) -> tuple[Arch, ...]:
+        """The architectures of the samples that run now: the active one, or all that share a masked pass."""
+        return (self.arch,) if self._sharing is None else self._sharing.archs
 
     def _load(self, ref: ArchRef) -> Arch:
         """The architecture of a reference, if the weights can run it; an error names the file."""
@@ -114,13 +148,59 @@ class ElasticBackbone(BaseModule):
         """Image pixels a pixel of each output; a map of an H × W image has ceil(H / stride) × ceil(W / stride)."""
         raise NotImplementedError
 
+    def input_widths(self, arch: Arch) -> dict[nn.Module, int]:
+        """Input channels, of an architecture, of every norm and of linear layers whose input may have more.
+
+        Those are the layers that read channels which others have filled: behind a residual sum, heads or hidden
+        units. In a masked pass they leave out what a sample's architecture lacks.
+        """
+        raise NotImplementedError
+
+    def why_not_masked(self) -> str:
+        """Which setting makes architectures differ by more than widths, blocks and :meth:`share`; ``''`` if none."""
+        return ''
+
+    def share(self, sharing: Sharing) -> None:
+        """Set what the samples of a masked pass have of their own beside widths and blocks."""
+
+    def shared_modules(self) -> tuple[nn.Module, ...]:
+        """What :meth:`prepare` runs: the same for every architecture, on all samples of a batch."""
+        return ()
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """What all architectures have in common, before :meth:`run`."""
+        return x
+
+    def run(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The active architecture's features of what :meth:`prepare` made; see :meth:`forward`."""
+        raise NotImplementedError
+
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an ``out_index``, at full width with zeros in inactive channels.
 
         Maps are contiguous: mmcv's RoIAlign reads memory as (B, C, H, W) whatever the strides, and a convolution hands
         other strides on.
         """
-        raise NotImplementedError
+        x, mixture = self.prepare(x), self._mixture
+        if mixture is None:
+            return self.run(x)
+        auto = x.device.type == 'cpu' or self.why_not_masked()
+        if mixture.way == 'sliced' or (mixture.way == 'auto' and auto):
+            return run_sliced(self, x, mixture)
+        self._sharing = Sharing(mixture.archs, mixture.owners(len(x)), x.device)
+        try:
+            with masks(self, self._sharing):
+                self.share(self._sharing)
+                return self.run(x)
+        finally:
+            self._sharing = None
+
+    def pass_block(self, block: nn.Module, s: int, b: int, x: Tensor, *args: Any) -> Tensor:
+        """Send samples through block b of stage s, if their architecture has it."""
+        present = has_block(self.arch, s, b) if self._sharing is None else self._sharing.present(s, b)
+        if isinstance(present, bool):
+            return block(x, *args) if present else x
+        return torch.where(present.view(-1, *(1,) * (x.ndim - 1)), block(x, *args), x)
 
     def is_output_weight(self, name: str) -> bool:
         """Whether a weight belongs to one output alone, so that a network with other ``out_indices`` lacks it."""

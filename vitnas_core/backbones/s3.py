@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -27,6 +28,7 @@ from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
 from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, check_stages
+from .mixed import Sharing
 
 BIASES = ('shared', 'per-window')
 """What ``bias`` of an S3 may be."""
@@ -53,24 +55,43 @@ class WindowAttention(nn.Module):
         super().__init__()
         self.shifted, self.drop = shifted, drop
         self.size = max(sizes)
+        """The active window size."""
+        self.groups: list[tuple[int, Tensor]] = []
+        """Window sizes and the samples that have them, where samples differ."""
         self.qkv = ElasticLinear(width, 3 * HEAD_DIM * num_heads)
         self.bias = RelativeBias(sizes, num_heads, shared)
         self.proj = ElasticLinear(HEAD_DIM * num_heads, width)
 
     def forward(self, x: Tensor, common: WindowTables) -> Tensor:
         """(B, H, W, E) → (B, H, W, E)."""
-        windows = Windows.of(x.shape[1], x.shape[2], self.size, self.shifted)
+        if not self.groups:
+            return self.proj(self._attend(x, self.size, common))
+        parts = [self._attend(x[rows], size, common) for size, rows in self.groups]
+        order = torch.cat([rows for _, rows in self.groups]).argsort()
+        return self.proj(torch.cat(parts)[order])
+
+    def share(self, sizes: Sequence[int], sharing: Sharing) -> None:
+        """Set the window sizes that the architectures of a masked pass have; ``set_choice`` undoes it."""
+        rows: dict[int, list[int]] = {}
+        for row, owner in enumerate(sharing.owners):
+            rows.setdefault(sizes[owner], []).append(row)
+        self.size = max(rows)
+        self.groups = [(size, torch.tensor(own, device=sharing.device)) for size, own in rows.items() if len(rows) > 1]
+
+    def _attend(self, x: Tensor, size: int, common: WindowTables) -> Tensor:
+        """(B, H, W, E) → what the heads gather, (B, H, W, heads · 32)."""
+        windows = Windows.of(x.shape[1], x.shape[2], size, self.shifted)
         qkv = self.qkv(windows.enter(x))
         heads = qkv.shape[-1] // (3 * HEAD_DIM)
         qkv = windows.split(qkv.unflatten(-1, (heads, 3, HEAD_DIM)))  # (3, B, windows, heads, tokens, 32)
-        bias = self.bias(self.size, windows, heads, common)
+        bias = self.bias(size, windows, heads, common)
         mask = common.mask(windows, bias.dtype)
         # Axes are folded so that the bias broadcasts: (B · windows, heads, …), or (B, windows · heads, …) where it
         # differs from window to window; it never grows with the batch.
         bias = bias if mask is None else (bias + mask).flatten(0, 1)
         q, k, v = (qkv.flatten(1, 2) if mask is None else qkv.flatten(2, 3)).unbind(0)
         out = attend(q, k, v, self.drop if self.training else 0.0, HEAD_DIM**-0.5, bias)
-        return self.proj(windows.join(out.view(qkv.shape[1:])))
+        return windows.join(out.view(qkv.shape[1:]))
 
 
 class Block(nn.Module):
@@ -95,9 +116,14 @@ class Block(nn.Module):
     def set_choice(self, embed_dim: int, choice: S3Block, side: int) -> None:
         """Activate a width and the choices of the block; ``side`` is that of the map that windows are clamped to."""
         self.attn.qkv.width = 3 * HEAD_DIM * choice.num_heads
-        self.attn.size = min(choice.window_size, side)
+        self.attn.size, self.attn.groups = min(choice.window_size, side), []
         self.attn.proj.width = self.fc2.width = embed_dim
         self.fc1.width = int(embed_dim * choice.mlp_ratio)
+
+    def input_widths(self, embed_dim: int, choice: S3Block) -> dict[nn.Module, int]:
+        """Channels that layers get; see :meth:`ElasticBackbone.input_widths`."""
+        inner, hidden = choice.num_heads * HEAD_DIM, int(embed_dim * choice.mlp_ratio)
+        return {self.norm1: embed_dim, self.attn.proj: inner, self.norm2: embed_dim, self.fc2: hidden}
 
     def forward(self, x: Tensor, common: WindowTables) -> Tensor:
         """(B, H, W, E) → (B, H, W, E)."""
@@ -293,6 +319,30 @@ class S3(ElasticBackbone):
             for choice, block in zip(stage.blocks, ours.blocks):
                 block.set_choice(stage.embed_dim, choice, self._sides[s])  # type: ignore[operator]
 
+    def input_widths(self, arch: Arch) -> dict[nn.Module, int]:
+        """Channels that norms and linear layers get of an architecture."""
+        widths: dict[nn.Module, int] = {}
+        stages = read_s3(arch)
+        for s, (stage, ours) in enumerate(zip(stages, self._stages)):
+            if ours.merging is None:
+                widths[self.patch_embed.norm] = stage.embed_dim
+            else:
+                widths[ours.merging.norm] = 4 * stages[s - 1].embed_dim
+            for choice, block in zip(stage.blocks, ours.blocks):
+                widths |= block.input_widths(stage.embed_dim, choice)  # type: ignore[operator]
+            if s in self._wanted:
+                widths[self.get_submodule(f'norm{s}')] = stage.embed_dim
+        return widths
+
+    def share(self, sharing: Sharing) -> None:
+        """Set the windows of each sample."""
+        stages = [read_s3(arch) for arch in sharing.archs]
+        for s, ours in enumerate(self._stages):
+            for b, block in enumerate(ours.blocks):
+                sizes = [stage[s].blocks[b].window_size if b < len(stage[s].blocks) else 0 for stage in stages]
+                # A sample that lacks the block goes along with one that has it.
+                block.attn.share([min(size or max(sizes), self._sides[s]) for size in sizes], sharing)  # type: ignore[union-attr, operator]
+
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
         """The blocks of each stage."""
         return tuple(tuple(stage.blocks) for stage in self._stages)
@@ -310,18 +360,17 @@ class S3(ElasticBackbone):
         """Those of the norms: a norm an output."""
         return name.startswith('norm')
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+    def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
         if x.ndim != 4 or x.shape[1] != 3:
             raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         x, common = self.patch_embed(x), WindowTables(x.device)
         outs: dict[int, Tensor] = {}
-        depths = [len(stage.blocks) for stage in self.arch.stages]
         for s, stage in enumerate(self._stages[: max(self._wanted) + 1]):
             if stage.merging is not None:
                 x = stage.merging(x)
-            for block in stage.blocks[: depths[s]]:
-                x = block(x, common)
+            for b, block in enumerate(stage.blocks):
+                x = self.pass_block(block, s, b, x, common)
             if s in self._wanted:
                 features = self.get_submodule(f'norm{s}')(x).permute(0, 3, 1, 2)
                 outs[s] = pad_channels(features, self.embed_dims[s], 1).contiguous()

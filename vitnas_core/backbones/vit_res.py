@@ -20,6 +20,7 @@ from ..elastic import (
     ElasticLayerNorm,
     ElasticLinear,
     attend,
+    keep,
     pad_channels,
     resize_positions,
 )
@@ -84,6 +85,11 @@ class Block(nn.Module):
         self.attn.proj.width = self.fc2.width = embed_dim
         self.fc1.width = choice.hidden_dim
 
+    def input_widths(self, embed_dim: int, choice: ViTResBlock) -> dict[nn.Module, int]:
+        """Channels that layers get; see :meth:`ElasticBackbone.input_widths`."""
+        inner = choice.num_heads * self.attn.head_dim
+        return {self.norm1: embed_dim, self.attn.proj: inner, self.norm2: embed_dim, self.fc2: choice.hidden_dim}
+
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, E) → (B, N, E)."""
         x = x + self.drop_path(self.attn(self.norm1(x)))
@@ -105,12 +111,12 @@ class Stem(nn.Module):
         self.proj = ElasticConv2d(STEM, width, PATCH, PATCH)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W), padded to whole patches with zeros → (B, E, H', W')."""
+        """(B, 3, H, W), padded to whole patches with zeros → (B, 24, H / 2, W / 2), for ``proj``."""
         bottom, right = (-side % STRIDE for side in x.shape[-2:])
         if bottom or right:
             x = F.pad(x, (0, right, 0, bottom))
         first = self.get_submodule('conv1')(x)
-        return self.proj(first + self.get_submodule('conv3')(self.get_submodule('conv2')(first)))
+        return first + self.get_submodule('conv3')(self.get_submodule('conv2')(first))
 
 
 class Reduction(nn.Module):
@@ -143,6 +149,7 @@ class Reduction(nn.Module):
         table = resize_positions(self.pos_embed[..., :width], self.grid, (reduced[0], reduced[1]))
         out = torch.cat([self.token(normed[:, :1]), as_tokens(maps) + table], 1)
         if self.shortcut:
+            x = keep(x, self.norm.mask)
             pooled = F.avg_pool2d(as_map(x[:, 1:], size), 2, ceil_mode=True)
             out = out + pad_channels(torch.cat([x[:, :1], as_tokens(pooled)], 1), width, 2)
         return out, (reduced[0], reduced[1])
@@ -295,6 +302,20 @@ class ViTRes(ElasticBackbone):
                 if choice is not None:
                     block.set_choice(stage.embed_dim, choice)  # type: ignore[operator]
 
+    def input_widths(self, arch: Arch) -> dict[nn.Module, int]:
+        """Channels that norms and linear layers get of an architecture."""
+        widths: dict[nn.Module, int] = {}
+        stages = read_vit_res(arch)
+        for s, (stage, ours) in enumerate(zip(stages, self._stages)):
+            if ours.reduction is not None:
+                widths[ours.reduction.norm] = stages[s - 1].embed_dim
+            for choice, block in zip(stage.blocks, ours.blocks):
+                if choice is not None:
+                    widths |= block.input_widths(stage.embed_dim, choice)  # type: ignore[operator]
+            if s in self._wanted:
+                widths[self.get_submodule(f'norm{s}')] = stage.embed_dim
+        return widths
+
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
         """The blocks of each stage."""
         return tuple(tuple(stage.blocks) for stage in self._stages)
@@ -312,25 +333,32 @@ class ViTRes(ElasticBackbone):
         """Those of the norms: a norm an output."""
         return name.startswith('norm')
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
-        x, size = self.embed(x)
+    def shared_modules(self) -> tuple[nn.Module, ...]:
+        """The convolutions of the stem, up to the patches; batch norms there see all samples of a mixed batch."""
+        return tuple(self.patch_embed.get_submodule(f'conv{i}') for i in (1, 2, 3))
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) → what the stem's convolutions make of it, (B, 24, H / 2, W / 2)."""
+        if x.ndim != 4 or x.shape[1] != 3:
+            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
+        return self.patch_embed(x)
+
+    def run(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What :meth:`prepare` made → features, one an out_index, at full width with zeros in inactive channels."""
+        x, size = self._embed(x)
         outs: dict[int, Tensor] = {}
-        for s, (stage, choices) in enumerate(zip(self._stages[: max(self._wanted) + 1], self.arch.stages)):
+        for s, stage in enumerate(self._stages[: max(self._wanted) + 1]):
             if stage.reduction is not None:
                 x, size = stage.reduction(x, size)
-            for block, choice in zip(stage.blocks, choices.blocks):
-                if choice is not None:
-                    x = block(x)
+            for b, block in enumerate(stage.blocks):
+                x = self.pass_block(block, s, b, x)
             if s in self._wanted:
                 outs[s] = format_tokens(self.get_submodule(f'norm{s}')(x), size, self.embed_dims[s], self.out_type)
         return tuple(outs[s] for s in self._wanted)
 
-    def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
-        if x.ndim != 4 or x.shape[1] != 3:
-            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
-        maps = self.patch_embed(x)
+    def _embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """The tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
+        maps = self.patch_embed.proj(x)
         width, height, columns = maps.shape[1:]
         tokens = torch.cat([self.cls_token[..., :width].expand(maps.shape[0], -1, -1), as_tokens(maps)], 1)
         table = resize_positions(self.pos_embed[..., :width], self._grids[0], (height, columns), tokens=1)

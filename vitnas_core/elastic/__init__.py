@@ -7,11 +7,12 @@ from .layers import (
     ElasticDepthwiseConv2d,
     ElasticLayerNorm,
     ElasticLinear,
-    pad_channels,
-    prefix,
 )
+from .masks import keep, masked_layer_norm
+from .pooling import GradientPool
 from .positions import resize_positions
 from .relative import RelativePositions2D, TokenGrid
+from .slicing import pad_channels, prefix
 from .windows import RelativeBias, Windows, WindowTables, zigzag
 
 __all__ = [
@@ -20,12 +21,15 @@ __all__ = [
     'ElasticDepthwiseConv2d',
     'ElasticLayerNorm',
     'ElasticLinear',
+    'GradientPool',
     'RelativeBias',
     'RelativePositions2D',
     'TokenGrid',
     'WindowTables',
     'Windows',
     'attend',
+    'keep',
+    'masked_layer_norm',
     'pad_channels',
     'prefix',
     'resize_positions',

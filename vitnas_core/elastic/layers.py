@@ -2,31 +2,19 @@
 
 The input width is read from the input; only the output width is set. At full width the parameter
 itself is used, so a fixed network shows no trace of elasticity in its profile.
+
+Where the samples of a batch have different widths, layers run at full width, and a ``mask`` says which input channels
+each sample has. Linear layers and norms have one: what other layers make of channels that a sample lacks, none reads.
 """
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-def prefix(tensor: Tensor, *sizes: int) -> Tensor:
-    """The first ``sizes`` entries of the leading axes, as a view; the tensor itself where nothing is cut."""
-    for axis, size in enumerate(sizes):
-        if size != tensor.shape[axis]:
-            tensor = tensor.narrow(axis, 0, size)
-    return tensor
-
-
-def pad_channels(features: Tensor, channels: int, axis: int) -> Tensor:
-    """Zeros behind the active channels up to ``channels``, so that necks and heads of full width take the features."""
-    missing = channels - features.shape[axis]
-    if missing == 0:
-        return features
-    shape = list(features.shape)
-    shape[axis] = missing
-    return torch.cat([features, features.new_zeros(shape)], dim=axis)
+from .masks import keep, masked_layer_norm
+from .pooling import GradientPool
+from .slicing import prefix
 
 
 class ElasticLinear(nn.Linear):
@@ -42,11 +30,20 @@ class ElasticLinear(nn.Linear):
         super().__init__(in_features, out_features, bias)
         self.width = out_features
         """The active output width."""
+        self.mask: Tensor | None = None
+        """Which input channels each sample has, (B, in)."""
+        self.pool: GradientPool | None = None
+        """Where the slices of one pass gather their gradients."""
+
+    def cut(self, in_features: int) -> Tensor:
+        """The part of the weight that an input of so many features meets."""
+        sizes = self.width, in_features
+        return prefix(self.weight, *sizes) if self.pool is None else self.pool.cut(*sizes)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to (…, in) and return (…, width)."""
-        weight = prefix(self.weight, self.width, x.shape[-1])
-        return F.linear(x, weight, None if self.bias is None else prefix(self.bias, self.width))
+        x = keep(x, self.mask)
+        return F.linear(x, self.cut(x.shape[-1]), None if self.bias is None else prefix(self.bias, self.width))
 
 
 class ElasticConv2d(nn.Conv2d):
@@ -66,10 +63,13 @@ class ElasticConv2d(nn.Conv2d):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding)
         self.width = out_channels
         """The active number of filters."""
+        self.pool: GradientPool | None = None
+        """Where the slices of one pass gather their gradients."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to (B, in, H, W) and return (B, width, H', W')."""
-        weight = prefix(self.weight, self.width, x.shape[1])
+        sizes = self.width, x.shape[1]
+        weight = prefix(self.weight, *sizes) if self.pool is None else self.pool.cut(*sizes)
         return self._conv_forward(x, weight, None if self.bias is None else prefix(self.bias, self.width))
 
 
@@ -101,9 +101,13 @@ class ElasticLayerNorm(nn.LayerNorm):
 
     def __init__(self, channels: int, eps: float = 1e-5) -> None:
         super().__init__(channels, eps)
+        self.mask: Tensor | None = None
+        """Which channels each sample has, (B, channels)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (…, width) over its last axis."""
+        if self.mask is not None:
+            return masked_layer_norm(x, self.mask, self.weight, self.bias, self.eps)
         width = x.shape[-1]
         return F.layer_norm(x, (width,), prefix(self.weight, width), prefix(self.bias, width), self.eps)
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
-from .layers import prefix
+from .slicing import prefix
 
 _MASKED = -100.0
 """Added to the score of a query and a key that do not belong together, as Swin and the published S3 do."""

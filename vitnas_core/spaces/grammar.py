@@ -135,7 +135,8 @@ class StageSpace:
     def upper(self, share: float) -> StageSpace:
         """Only the largest options of each choice; see :meth:`SearchSpace.upper`."""
         blocks = tuple(None if block is None else block.upper(share) for block in self.blocks)
-        optional = self.optional if len(upper_options((0, 1), share)) == 2 else ()
+        # The published code lists a block that may be absent as absent, absent, present, present.
+        optional = self.optional if 0 in upper_options((0, 0, 1, 1), share) else ()
         return StageSpace(self.choices.upper(share), blocks, upper_options(self.depths, share), optional)
 
 

@@ -280,6 +280,13 @@ class SearchSpace:
         """
         return self.decode(rng.integers(self._sizes))
 
+    def sample_spread(self, count: int, rng: np.random.Generator) -> list[Arch]:
+        """Draw several: each like :meth:`sample`, but no option of a dimension twice before all others once."""
+        codes = np.empty((count, len(self._sizes)), dtype=np.int64)
+        for entry, size in enumerate(self._sizes.tolist()):
+            codes[:, entry] = rng.permutation(np.arange(-(-count // size) * size) % size)[:count]
+        return [self.decode(code) for code in codes]
+
     def sample_uniform(self, rng: np.random.Generator) -> Arch:
         """Draw uniformly over architectures: each of the :meth:`size` ones is equally likely."""
         size = self.size()

@@ -1,7 +1,8 @@
 """Training rules: how the architectures of a step become gradients."""
 
 from .base import TrainingRule
+from .multi_arch import MultiArch
 from .sandwich import Sandwich
 from .single_path import SinglePath
 
-__all__ = ['Sandwich', 'SinglePath', 'TrainingRule']
+__all__ = ['MultiArch', 'Sandwich', 'SinglePath', 'TrainingRule']

@@ -3,8 +3,17 @@
 from .base import ArchSampler
 from .fixed import FixedSampler
 from .focus import FocusSampler
+from .multi_arch import MultiArchSampler
 from .sandwich import SandwichSampler
 from .uniform import UniformSampler
 from .warmup import WarmUpSampler
 
-__all__ = ['ArchSampler', 'FixedSampler', 'FocusSampler', 'SandwichSampler', 'UniformSampler', 'WarmUpSampler']
+__all__ = [
+    'ArchSampler',
+    'FixedSampler',
+    'FocusSampler',
+    'MultiArchSampler',
+    'SandwichSampler',
+    'UniformSampler',
+    'WarmUpSampler',
+]

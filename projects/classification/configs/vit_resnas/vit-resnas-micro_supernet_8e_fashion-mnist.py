@@ -1,0 +1,49 @@
+"""A micro ViT-ResNAS supernet on 4,000 images of Fashion-MNIST, eight architectures a step; minutes on one core."""
+
+_base_ = ['../../../../configs/supernets/vit_resnas.py', '../../../../configs/_base_/datasets/fashion_mnist.py']
+
+# The first 4,500 training images, 50 of each class held out; twice as large, for 4 × 4 patches of 14.
+train_pipeline = [dict(type='Resize', scale=56), *_base_.train_pipeline]
+test_pipeline = [dict(type='Resize', scale=56), *_base_.test_pipeline]
+train_dataloader = dict(batch_size=64, dataset=dict(per_class=50, dataset=dict(indices=4500, pipeline=train_pipeline)))
+val_dataloader = dict(dataset=dict(per_class=50, dataset=dict(indices=4500, pipeline=test_pipeline)))
+test_dataloader = dict(dataset=dict(pipeline=test_pipeline))
+data_preprocessor = dict(type='vitnas.TokenLabelPreprocessor', token_mix=dict(grid=2))
+
+stages = [
+    dict(
+        embed_dim=[32, 40, 48],
+        head_dim=[16],
+        depth=4,
+        optional=[1, 3],
+        block=dict(num_heads=[1, 2, 3], hidden_dim=[48, 72, 96]),
+    ),
+    dict(
+        embed_dim=[64, 80, 96],
+        head_dim=[16],
+        depth=4,
+        optional=[1, 3],
+        block=dict(num_heads=[2, 4, 6], hidden_dim=[96, 144, 192]),
+    ),
+]
+model = dict(
+    backbone=dict(
+        space=dict(_delete_=True, family='vit_res', name='vit-resnas-micro', stages=stages),
+        img_size=56,
+        drop_path_rate=0.0,
+    ),
+    head=dict(num_classes=10, topk=(1,)),
+)
+
+train_cfg = dict(max_epochs=8, val_interval=8, sampler=dict(sampler=dict(num_archs=8)))
+optim_wrapper = dict(
+    optimizer=dict(type='AdamW', lr=3e-3, weight_decay=0.05),
+    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
+    clip_grad=dict(max_norm=5.0),
+)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=1, convert_to_iter_based=True),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=1, end=8, convert_to_iter_based=True),
+]
+default_hooks = dict(checkpoint=dict(interval=4))
+custom_hooks = []

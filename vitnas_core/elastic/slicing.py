@@ -1,0 +1,24 @@
+"""Active channels are the first ones: views of weights, and zeros behind features."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def prefix(tensor: Tensor, *sizes: int) -> Tensor:
+    """The first ``sizes`` entries of the leading axes, as a view; the tensor itself where nothing is cut."""
+    for axis, size in enumerate(sizes):
+        if size != tensor.shape[axis]:
+            tensor = tensor.narrow(axis, 0, size)
+    return tensor
+
+
+def pad_channels(features: Tensor, channels: int, axis: int) -> Tensor:
+    """Zeros behind the active channels up to ``channels``, so that necks and heads of full width take the features."""
+    missing = channels - features.shape[axis]
+    if missing == 0:
+        return features
+    shape = list(features.shape)
+    shape[axis] = missing
+    return torch.cat([features, features.new_zeros(shape)], dim=axis)

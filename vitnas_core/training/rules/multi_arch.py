@@ -1,0 +1,78 @@
+"""One-pass training: a batch shared among many architectures, one forward and one backward (ViT-ResNAS, Sec. 3.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmengine.dist import get_rank, get_world_size
+from mmengine.optim import OptimWrapper
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ...backbones import elastic_backbone
+from ...backbones.mixed import WAYS
+from ...errors import VitnasError
+from ...registry import RULES
+from ...spaces import Arch
+from ..samplers import ArchSampler
+from .base import TrainingRule
+
+
+@RULES.register_module()
+class MultiArch(TrainingRule):
+    """Give each architecture of the step an equal part of the batch; the rest is mm's own ``train_step``.
+
+    The gradients are those of training each architecture on its part and adding up. On several processes each trains
+    its share of the architectures, so that as many as the sampler draws share the batch of all of them.
+
+    Args:
+        way: ``'sliced'``: one after another, each at its own width; ``'masked'``: all at once at full width, with
+            zeros in the channels that a sample's architecture lacks; ``'auto'``: sliced on a CPU, masked elsewhere.
+            All give the same. Defaults to ``'auto'``.
+        interleaved: Whether sample r of a process has architecture r mod n, as in the published code. Defaults to
+            False: neighbours have the same.
+
+    Raises:
+        VitnasError: ``way`` is none of these.
+    """
+
+    def __init__(self, way: str = 'auto', interleaved: bool = False) -> None:
+        if way not in WAYS:
+            raise VitnasError(f'`way` should be one of {", ".join(WAYS)}, but got {way!r}')
+        self.way, self.interleaved = way, interleaved
+
+    def check(self, sampler: ArchSampler, model: Any) -> None:
+        """Refuse what would mix architectures, and architectures that processes cannot share."""
+        if sampler.num_archs % get_world_size():
+            raise VitnasError(
+                f'vitnas.MultiArch shares the architectures of a step among {get_world_size()} processes, but '
+                f'{type(sampler).__name__} draws {sampler.num_archs}; let it draw a multiple'
+            )
+        backbone = elastic_backbone(model)
+        backbone.set_archs(sampler.num_archs * [backbone.arch], self.way)  # says why this way cannot be
+        backbone.set_arch(backbone.arch)
+        shared = {id(part) for module in backbone.shared_modules() for part in module.modules()}
+        found = [name for name, norm in _batch_norms(model) if id(norm) not in shared]
+        if found:
+            raise VitnasError(
+                f'vitnas.MultiArch cannot train {found[0]}: a batch norm takes its mean over samples of different '
+                f"architectures. Use another norm, e.g. norm_cfg=dict(type='GN', num_groups=32), freeze its "
+                f"statistics, or train with rule=dict(type='vitnas.Sandwich')"
+            )
+
+    def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
+        """One ordinary training step in which this process's architectures share the batch."""
+        count = len(archs) // get_world_size()
+        own = archs[get_rank() * count :][:count]
+        elastic_backbone(model).set_archs(own, self.way, self.interleaved)
+        return model.train_step(batch, optim_wrapper=optim_wrapper)
+
+
+def _batch_norms(model: nn.Module) -> list[tuple[str, _BatchNorm]]:
+    """The batch norms that take statistics of a batch while training, with their names."""
+    modes = {module: module.training for module in model.modules()}
+    model.train()  # a model that freezes some says so here
+    found = [(name, m) for name, m in model.named_modules() if isinstance(m, _BatchNorm) and m.training]
+    for module, training in modes.items():
+        module.training = training
+    return found
