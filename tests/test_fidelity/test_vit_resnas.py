@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from tools.converters.vit_resnas import to_official, to_vitnas
 from vitnas_core.backbones import ViTRes
 from vitnas_core.costs import count_params
+from vitnas_core.elastic import masked_layer_norm
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.zoo import entry, load_space
 
@@ -118,25 +119,50 @@ def test_costs(name: str) -> None:
     assert ViTRes.cost(arch, side, CLASSES, img_size=side).params + token_head == case['params_cut']
 
 
-def test_gradients() -> None:
-    """Rows of a batch that belong to different architectures, one after the other; the stem's statistics are frozen."""
-    model, state, expected = supernet(), weights(), GRADS['bn_frozen']
-    head = {name: torch.nn.Parameter(state[name]) for name in state if name.startswith('head.')}
-    arrays = np.load(FOLDER / 'outputs.npz')
-    labels, tokens = (torch.from_numpy(arrays[f'multi.{kind}_targets']) for kind in ('class', 'token'))
-    rows, total = GRADS['rows'], {'class': 0.0, 'token': 0.0}
+def mixed(model: ViTRes, way: str) -> None:
+    """Share the batch of the fixtures among its architectures."""
+    names = DATA['multi']['rows'][: DATA['multi']['num_archs']]
+    assert DATA['multi']['rows'] == names * DATA['multi']['example_per_arch'] == GRADS['rows']
+    model.set_archs([as_arch(CASES[name]['arch']) for name in names], way, interleaved=True)
+
+
+def run_mixed(model: ViTRes, way: str, head: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits of the class and of every patch: in one pass, or one architecture after another."""
+    if way != 'separate':
+        mixed(model, way)
+        return logits(model, images(), head)
+    rows = GRADS['rows']
+    parts, order = [], []
     for name in sorted(set(rows)):
         own = [i for i, row in enumerate(rows) if row == name]
         model.set_arch(as_arch(CASES[name]['arch']))
-        found = dict(zip(('class', 'token'), logits(model, images()[own], head)))
-        losses = {
-            'class': -(labels[own] * found['class'].log_softmax(-1)).sum(-1).sum() / len(rows),
-            'token': -(tokens[own] * found['token'].log_softmax(-1)).sum(-1).mean(1).sum() / len(rows),
-        }
-        sum(losses.values()).backward()
-        total = {kind: total[kind] + losses[kind].item() for kind in total}
-    assert total['class'] == pytest.approx(expected['class_loss'], rel=TOLERANCE)
-    assert total['token'] == pytest.approx(expected['token_loss'], rel=TOLERANCE)
+        parts.append(logits(model, images()[own], head))
+        order += own
+    back = torch.tensor(order).argsort()
+    return torch.cat([part[0] for part in parts])[back], torch.cat([part[1] for part in parts])[back]
+
+
+@pytest.mark.parametrize(
+    ('way', 'norms'),
+    [('separate', 'bn_frozen'), ('sliced', 'bn_frozen'), ('masked', 'bn_frozen')]
+    + [('sliced', 'bn_batch_stats'), ('masked', 'bn_batch_stats')],
+)
+def test_mixed_batch(way: str, norms: str) -> None:
+    """Outputs and gradients of a batch whose rows belong to different architectures."""
+    model, state, expected = supernet(), weights(), GRADS[norms]
+    model.train(norms == 'bn_batch_stats')
+    head = {name: torch.nn.Parameter(state[name]) for name in state if name.startswith('head.')}
+    found = run_mixed(model, way, head)
+    for logit, kind in zip(found, ('class', 'token')):
+        assert_close(logit, f'{"multi" if norms == "bn_frozen" else "multi_bn_batch_stats"}.{kind}_logits')
+    arrays = np.load(FOLDER / 'outputs.npz')
+    losses = [
+        -(torch.from_numpy(arrays[f'multi.{kind}_targets']) * logit.log_softmax(-1)).sum(-1).mean()
+        for logit, kind in zip(found, ('class', 'token'))
+    ]
+    sum(losses).backward()
+    assert losses[0].item() == pytest.approx(expected['class_loss'], rel=TOLERANCE)
+    assert losses[1].item() == pytest.approx(expected['token_loss'], rel=TOLERANCE)
     named = {f'backbone.{name}': parameter.grad for name, parameter in model.named_parameters()}
     named |= {name: parameter.grad for name, parameter in head.items()}
     buffers = {f'backbone.{name}': buffer for name, buffer in model.named_buffers()}
@@ -144,8 +170,54 @@ def test_gradients() -> None:
     assert set(expected['l2']) == {name for name in grads if 'running' not in name and 'tracked' not in name}
     for name, norm in expected['l2'].items():
         grad = grads[name].double()
-        assert grad.norm().item() == pytest.approx(norm, rel=1e-4, abs=1e-7), name
+        assert grad.norm().item() == pytest.approx(norm, rel=1e-4, abs=1e-6), name
         assert grad.sum().item() == pytest.approx(expected['sum'][name], abs=1e-4), name
+
+
+NORMS = json.loads((FOLDER / 'mln.json').read_text())
+
+
+@pytest.mark.parametrize('case', NORMS['cases'], ids=lambda case: 'x'.join(map(str, case['shape'])))
+def test_masked_layer_norm(case: dict[str, Any]) -> None:
+    x, weight, bias = (torch.tensor(case[name], requires_grad=True) for name in ('x', 'weight', 'bias'))
+    keep = torch.tensor(case['keep'])
+    mask = torch.arange(x.shape[-1]) < keep[:, None]
+    y = masked_layer_norm(x, mask, weight, bias, NORMS['eps'])
+    y.backward(torch.tensor(case['upstream_grad']))
+    torch.testing.assert_close(y, torch.tensor(case['y']), rtol=1e-5, atol=1e-5)
+    kept = mask[:, None].expand_as(x)
+    assert x.grad is not None and not x.grad[~kept].any()
+    torch.testing.assert_close(x.grad[kept], torch.tensor(case['grad_x'])[kept], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(weight.grad, torch.tensor(case['grad_weight']), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(bias.grad, torch.tensor(case['grad_bias']), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_sorting_of_heads_and_hidden_units() -> None:
+    wanted = DATA['head_and_ffn_sorting']
+    model, head = supernet(), weights()
+    before = logits(model, images(), head)
+    block = model.stages[0].blocks[0]
+    assert wanted['block'] == 'blocks.0'
+    orders = {id(change.weight): change.order for change in block.importance_orders()}
+    assert (orders[id(block.attn.proj.weight)][:: HEAD_DIMS[0]] // HEAD_DIMS[0]).tolist() == wanted['head_order']
+    assert orders[id(block.fc1.weight)].tolist() == wanted['ffn_order']
+    for change in model.importance_orders():
+        change.apply(change.weight)
+    for old, new in zip(before, logits(model, images(), head)):
+        torch.testing.assert_close(new, old, rtol=1e-4, atol=1e-5)
+
+
+def test_warm_up() -> None:
+    """How many options are open at an epoch, and when blocks may be left out."""
+    for count, opened in SPACES['choices_open_at_epoch_0_to_32'].items():
+        options = list(range(1, int(count) + 1))
+        stage = dict(embed_dim=options, head_dim=[8], depth=2, optional=[1], block=dict(num_heads=[1], hidden_dim=[8]))
+        space = SearchSpace.from_dict(dict(family='vit_res', stages=[stage]))
+        for epoch, number in enumerate(opened):
+            part = space.upper(min(1.0, epoch / 30))
+            assert dict(part.stages[0].choices.options)['embed_dim'] == tuple(options[-number:])
+            assert bool(part.stages[0].optional) == (epoch >= 20)
 
 
 @torch.no_grad()

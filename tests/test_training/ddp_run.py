@@ -28,6 +28,11 @@ CASES: dict[str, dict[str, Any]] = {
         rule=dict(type='vitnas.SinglePath'),
         optim=dict(optimizer=SGD),
     ),
+    'shared': dict(
+        sampler=dict(type='vitnas.MultiArchSampler', num_archs=4),
+        rule=dict(type='vitnas.MultiArch', interleaved=True),
+        optim=dict(optimizer=SGD),
+    ),
     'accumulated': dict(sampler=SANDWICH, optim=dict(optimizer=SGD, accumulative_counts=3)),
 }
 

@@ -17,8 +17,8 @@ from tests.supernets import model_config
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
 from vitnas_core.training import KLDivergence, SoftCrossEntropy
-from vitnas_core.training.rules import Sandwich, SinglePath
-from vitnas_core.training.samplers import SandwichSampler
+from vitnas_core.training.rules import MultiArch, Sandwich, SinglePath
+from vitnas_core.training.samplers import MultiArchSampler, SandwichSampler
 
 
 def make_model(name: str = 'autoformer') -> nn.Module:
@@ -97,6 +97,55 @@ def test_sandwich_sums_the_gradients_of_single_architectures(name: str) -> None:
     assert float(logs['loss']) == pytest.approx(sum(float(v) for k, v in logs.items() if k != 'loss'))
     for key, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, expected[key], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+@pytest.mark.parametrize('way', ['sliced', 'masked'])
+def test_multi_arch_sums_the_gradients_of_parts_of_the_batch(name: str, way: str) -> None:
+    """The mean over the batch: each architecture's mean over its part, by the part's share."""
+    model = make_model(name)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()  # ViT-Res's stem takes its statistics of the whole batch
+    batch, archs = make_batch(size=6), archs_of(model)[:3]
+    expected: dict[str, Tensor] = {}
+    for i, arch in enumerate(archs):
+        part = {key: values[2 * i : 2 * i + 2] for key, values in batch.items()}
+        for key, gradient in single_gradients(model, part, arch).items():
+            expected[key] = expected.get(key, 0) + gradient / 3
+    optim = wrapper(model)
+    logs = MultiArch(way=way).step(model, batch, archs, optim)
+    assert optim.updates == 1 and 'loss' in logs
+    for key, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[key], rtol=1e-8, atol=1e-11)
+
+
+def test_multi_arch_refuses_norms_over_a_batch() -> None:
+    model, rule = make_model(), MultiArch()
+    rule.check(MultiArchSampler(4), model)
+    model.neck = nn.Sequential(model.neck, nn.Flatten(), nn.BatchNorm1d(72))
+    modes = [module.training for module in model.modules()]
+    with pytest.raises(VitnasError, match=r'cannot train neck\.2: a batch norm takes its mean.*or train with rule='):
+        rule.check(MultiArchSampler(4), model)
+    assert [module.training for module in model.modules()] == modes
+    model.neck[2].train = lambda mode=True: model.neck[2]  # frozen, as mm's `norm_eval` does it
+    model.neck[2].training = False
+    rule.check(MultiArchSampler(4), model)
+
+
+def test_multi_arch_knows_what_all_architectures_share() -> None:
+    """The batch norms of ViT-Res's stem see the whole batch, as in the published code."""
+    MultiArch().check(MultiArchSampler(4), make_model('vit_res'))
+
+
+def test_multi_arch_says_which_way_cannot_be() -> None:
+    with pytest.raises(VitnasError, match='`way` should be one of auto, sliced, masked, but got None'):
+        MultiArch(way=None)
+    model = make_model()
+    elastic_backbone(model).settings['official'] = True
+    with pytest.raises(VitnasError, match="with official=True; use way='sliced'"):
+        MultiArch(way='masked').check(MultiArchSampler(4), model)
+    MultiArch().check(MultiArchSampler(4), model)
 
 
 def test_accumulation_counts_steps_not_architectures() -> None:

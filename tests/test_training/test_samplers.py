@@ -9,12 +9,20 @@ from tests.families import SMALL_SPACES, SPACES
 from vitnas_core import zoo
 from vitnas_core.errors import VitnasError
 from vitnas_core.registry import ARCH_SAMPLERS
-from vitnas_core.training.samplers import FixedSampler, FocusSampler, SandwichSampler, UniformSampler, WarmUpSampler
+from vitnas_core.training.samplers import (
+    FixedSampler,
+    FocusSampler,
+    MultiArchSampler,
+    SandwichSampler,
+    UniformSampler,
+    WarmUpSampler,
+)
 
 ALL = {**SPACES, **SMALL_SPACES}
 SAMPLERS = {
     'uniform': UniformSampler(),
     'sandwich': SandwichSampler(3),
+    'multi-arch': MultiArchSampler(5),
     'warm-up': WarmUpSampler(dict(type='vitnas.SandwichSampler', num_random=2), fraction=0.5),
 }
 
@@ -36,6 +44,23 @@ def test_sandwich_has_the_smallest_second() -> None:
     space = zoo.load_space('autoformer-tiny')
     archs = SandwichSampler().sample(space, np.random.default_rng(0), 0.0)
     assert archs[:2] == [space.largest(), space.smallest()] and len(archs) == 4
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_multi_arch_spreads_over_the_options(name: str) -> None:
+    """Drawn without replacement, from each option as often as it takes; over many steps all are equally likely."""
+    space, sampler, rng = ALL[name], MultiArchSampler(7), np.random.default_rng(0)
+    seen: list[np.ndarray] = []
+    for _ in range(100):
+        codes = np.stack([space.encode(arch) for arch in sampler.sample(space, rng, 1.0)])
+        for dim, column in zip(space.dimensions, codes.T):
+            counts = np.bincount(column[column >= 0], minlength=len(dim.options))
+            assert counts.max() <= -(-7 // len(dim.options)), dim.path
+        seen.append(codes)
+    for dim, column in zip(space.dimensions, np.concatenate(seen).T):
+        if not dim.needs:
+            shares = np.bincount(column, minlength=len(dim.options)) / len(column)
+            np.testing.assert_allclose(shares, 1 / len(dim.options), atol=0.08, err_msg=dim.path)
 
 
 def test_warm_up_opens_from_the_largest() -> None:
@@ -63,6 +88,7 @@ def test_fixed_takes_what_a_config_says() -> None:
     ('make', 'words'),
     [
         (lambda: SandwichSampler(-1), '`num_random` should be a whole number from 0, but got -1'),
+        (lambda: MultiArchSampler(0), '`num_archs` should be a whole number above 0, but got 0'),
         (lambda: WarmUpSampler(UniformSampler(), 0), '`fraction` should be above 0 and at most 1, but got 0'),
         (lambda: WarmUpSampler(FocusSampler(224)), 'draws from any part of it; FocusSampler does not'),
         (

@@ -20,8 +20,11 @@ from ..elastic import (
     ElasticLayerNorm,
     ElasticLinear,
     RelativePositions2D,
+    Reorder,
     TokenGrid,
     attend,
+    order_heads,
+    order_hidden,
     prefix,
     resize_positions,
 )
@@ -123,6 +126,10 @@ class Block(nn.Module):
         """Channels that layers get; see :meth:`ElasticBackbone.input_widths`."""
         hidden = int(embed_dim * mlp_ratio)
         return {self.norm1: embed_dim, self.attn.proj: num_heads * HEAD_DIM, self.norm2: embed_dim, self.fc2: hidden}
+
+    def importance_orders(self) -> list[Reorder]:
+        """New orders of heads and hidden units; see :meth:`ElasticBackbone.importance_orders`."""
+        return order_heads(self.attn.qkv, self.attn.proj, HEAD_DIM) + order_hidden(self.fc1, self.fc2)
 
     def forward(self, x: Tensor, grid: TokenGrid | None) -> Tensor:
         """(B, N, E) → (B, N, E)."""
@@ -282,6 +289,16 @@ class AutoFormer(ElasticBackbone):
         self.patch_embed.width = embed_dim
         for (heads, ratio), block in zip(choices, self._blocks):
             block.set_choice(embed_dim, heads, ratio, self.rescale)
+
+    def importance_orders(self) -> list[Reorder]:
+        """New orders of heads and hidden units, block by block.
+
+        Raises:
+            VitnasError: ``official`` is set: numbers of the qkv bias have no head of their own then.
+        """
+        if self.settings['official']:
+            raise VitnasError('heads cannot be sorted with official=True: numbers of the qkv bias belong to no head')
+        return super().importance_orders()
 
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
         """One stage."""

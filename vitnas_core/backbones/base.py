@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost
+from ..elastic import Reorder
 from ..errors import ArchError, SpaceError, VitnasError
 from ..spaces import Arch, SearchSpace
 from .mixed import Mixture, Sharing, has_block, masks, run_sliced
@@ -162,6 +163,15 @@ class ElasticBackbone(BaseModule):
 
     def share(self, sharing: Sharing) -> None:
         """Set what the samples of a masked pass have of their own beside widths and blocks."""
+
+    def importance_orders(self) -> list[Reorder]:
+        """New orders of heads and hidden units, most important first, which leave the largest architecture as it is.
+
+        Raises:
+            VitnasError: The settings give channels fixed places.
+        """
+        blocks = [block for blocks in self.stage_blocks() for block in blocks if not isinstance(block, nn.Identity)]
+        return [change for block in blocks for change in block.importance_orders()]  # type: ignore[operator, union-attr]
 
     def shared_modules(self) -> tuple[nn.Module, ...]:
         """What :meth:`prepare` runs: the same for every architecture, on all samples of a batch."""

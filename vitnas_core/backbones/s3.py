@@ -19,9 +19,12 @@ from ..elastic import (
     ElasticLayerNorm,
     ElasticLinear,
     RelativeBias,
+    Reorder,
     Windows,
     WindowTables,
     attend,
+    order_heads,
+    order_hidden,
     pad_channels,
 )
 from ..errors import ArchError, SpaceError, VitnasError
@@ -124,6 +127,11 @@ class Block(nn.Module):
         """Channels that layers get; see :meth:`ElasticBackbone.input_widths`."""
         inner, hidden = choice.num_heads * HEAD_DIM, int(embed_dim * choice.mlp_ratio)
         return {self.norm1: embed_dim, self.attn.proj: inner, self.norm2: embed_dim, self.fc2: hidden}
+
+    def importance_orders(self) -> list[Reorder]:
+        """New orders of heads and hidden units; see :meth:`ElasticBackbone.importance_orders`."""
+        heads = order_heads(self.attn.qkv, self.attn.proj, HEAD_DIM, self.attn.bias.tables.values())
+        return heads + order_hidden(self.fc1, self.fc2)
 
     def forward(self, x: Tensor, common: WindowTables) -> Tensor:
         """(B, H, W, E) → (B, H, W, E)."""

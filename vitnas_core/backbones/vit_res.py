@@ -19,8 +19,11 @@ from ..elastic import (
     ElasticConv2d,
     ElasticLayerNorm,
     ElasticLinear,
+    Reorder,
     attend,
     keep,
+    order_heads,
+    order_hidden,
     pad_channels,
     resize_positions,
 )
@@ -89,6 +92,11 @@ class Block(nn.Module):
         """Channels that layers get; see :meth:`ElasticBackbone.input_widths`."""
         inner = choice.num_heads * self.attn.head_dim
         return {self.norm1: embed_dim, self.attn.proj: inner, self.norm2: embed_dim, self.fc2: choice.hidden_dim}
+
+    def importance_orders(self) -> list[Reorder]:
+        """New orders of heads and hidden units; see :meth:`ElasticBackbone.importance_orders`."""
+        heads = order_heads(self.attn.qkv, self.attn.proj, self.attn.head_dim)
+        return heads + order_hidden(self.fc1, self.fc2)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, E) → (B, N, E)."""

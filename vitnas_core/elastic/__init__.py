@@ -1,6 +1,7 @@
 """Layers that run at any width up to their maximum."""
 
 from .attention import attend
+from .importance import Reorder, order_heads, order_hidden
 from .layers import (
     DropPath,
     ElasticConv2d,
@@ -24,12 +25,15 @@ __all__ = [
     'GradientPool',
     'RelativeBias',
     'RelativePositions2D',
+    'Reorder',
     'TokenGrid',
     'WindowTables',
     'Windows',
     'attend',
     'keep',
     'masked_layer_norm',
+    'order_heads',
+    'order_hidden',
     'pad_channels',
     'prefix',
     'resize_positions',

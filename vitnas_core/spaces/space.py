@@ -281,7 +281,10 @@ class SearchSpace:
         return self.decode(rng.integers(self._sizes))
 
     def sample_spread(self, count: int, rng: np.random.Generator) -> list[Arch]:
-        """Draw several: each like :meth:`sample`, but no option of a dimension twice before all others once."""
+        """Draw several: each like :meth:`sample`, together without replacement.
+
+        An option of a dimension is drawn at most count / options times, rounded up, as in ViT-ResNAS's code.
+        """
         codes = np.empty((count, len(self._sizes)), dtype=np.int64)
         for entry, size in enumerate(self._sizes.tolist()):
             codes[:, entry] = rng.permutation(np.arange(-(-count // size) * size) % size)[:count]

@@ -6,6 +6,7 @@ from .progress import ProgressHook
 from .progressive import ProgressiveLearningHook
 from .report import SupernetReportHook, read_report
 from .sampler import SamplerStateHook, SamplerTrainHook
+from .sorting import SortChannelsHook
 
 __all__ = [
     'CheckpointHook',
@@ -14,6 +15,7 @@ __all__ = [
     'ProgressiveLearningHook',
     'SamplerStateHook',
     'SamplerTrainHook',
+    'SortChannelsHook',
     'SupernetReportHook',
     'read_report',
 ]

@@ -62,8 +62,8 @@ class MultiArch(TrainingRule):
 
     def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
         """One ordinary training step in which this process's architectures share the batch."""
-        count = len(archs) // get_world_size()
-        own = archs[get_rank() * count :][:count]
+        # As mm's samplers deal images out: one process or several, interleaved samples get the same architectures.
+        own = archs[get_rank() :: get_world_size()]
         elastic_backbone(model).set_archs(own, self.way, self.interleaved)
         return model.train_step(batch, optim_wrapper=optim_wrapper)
 

@@ -1,0 +1,56 @@
+"""Sort heads and hidden units by importance, so that small architectures keep what matters (ViT-ResNAS's code)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from mmengine.hooks import EMAHook, Hook
+from mmengine.runner import Runner
+
+from ...backbones import elastic_backbone
+from ...errors import VitnasError
+from ...registry import HOOKS
+
+
+@HOOKS.register_module()
+class SortChannelsHook(Hook):
+    """At the start of an epoch, sort the heads and hidden units of every block, most important first.
+
+    The largest architecture computes what it did before; smaller ones get its most important parts. What the optimizer
+    has gathered moves along, which the published code forgets. The paper does not mention any of it.
+
+    Args:
+        until: For which part of the training. Defaults to 0.25, while the space opens.
+
+    Raises:
+        VitnasError: ``until`` is not from 0 to 1; when a training starts: it is not by epochs, averages
+            weights, or the backbone's settings do not allow it.
+    """
+
+    def __init__(self, until: float = 0.25) -> None:
+        if not isinstance(until, (int, float)) or not 0 <= until <= 1:
+            raise VitnasError(f'`until` should be from 0 to 1, but got {until!r}')
+        self.until = until
+
+    def before_train(self, runner: Runner) -> None:
+        """Refuse a training without epochs, averages of weights, and a backbone whose channels have fixed places."""
+        if not getattr(runner.train_loop, 'by_epoch', True) or runner.max_epochs < 2:
+            raise VitnasError('vitnas.SortChannelsHook sorts at the start of epochs: give the loop `max_epochs`')
+        if any(isinstance(hook, EMAHook) for hook in runner.hooks):
+            raise VitnasError(
+                'vitnas.SortChannelsHook changes the order of weights, of which EMAHook keeps averages: use one of them'
+            )
+        elastic_backbone(runner.model).importance_orders()
+
+    @torch.no_grad()
+    def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
+        """Sort, in the first iteration of an epoch (a training that goes on in the middle of one has sorted)."""
+        if batch_idx or runner.epoch > self.until * runner.max_epochs:
+            return
+        state = runner.optim_wrapper.optimizer.state
+        for change in elastic_backbone(runner.model).importance_orders():
+            weight = change.weight
+            gathered = [t for t in state.get(weight, {}).values() if isinstance(t, torch.Tensor)]
+            for tensor in (weight, *(t for t in gathered if t.shape == weight.shape)):
+                change.apply(tensor)
