@@ -1,4 +1,4 @@
-"""Evolution: mutations and crossovers of the best architectures so far (AutoFormer, S3)."""
+"""Evolution: mutations and crossovers of the best architectures so far (AutoFormer, S3, ViT-ResNAS)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ AUTOFORMER_PROB = {'global': 0.4, 'stage': 0.4, 'depth': 0.4, 'block': 0.2}
 
 @LOOPS.register_module()
 class EvolutionSearchLoop(SearchLoop):
-    """The evolutionary search of AutoFormer and S3.
+    """The evolutionary search of AutoFormer, S3 and ViT-ResNAS.
 
     The first generation is random. Each later one has mutations and crossovers of the best candidates
     ever seen, with at most ten attempts for each that is wanted, and is filled up with random architectures.
 
     Args:
         population: Candidates of a generation. Defaults to 50.
+        initial: Candidates of the first, random generation. Defaults to None: as many as of any other.
         parents: How many of the best ones are parents. Defaults to 10.
         generations: Generations, the random one included. Defaults to 20.
         mutations: Mutations wanted in a generation. Defaults to 25.
@@ -45,6 +46,7 @@ class EvolutionSearchLoop(SearchLoop):
         self,
         *args: Any,
         population: int = 50,
+        initial: int | None = None,
         parents: int = 10,
         generations: int = 20,
         mutations: int = 25,
@@ -52,8 +54,10 @@ class EvolutionSearchLoop(SearchLoop):
         mutation_prob: float | Mapping[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
+        self.initial = population if initial is None else initial
         for name, value, least in (
             ('population', population, 1),
+            ('initial', self.initial, 1),
             ('parents', parents, 1),
             ('generations', generations, 1),
             ('mutations', mutations, 0),
@@ -74,12 +78,12 @@ class EvolutionSearchLoop(SearchLoop):
 
     @property
     def num_proposals(self) -> int:
-        """A population in every generation."""
-        return self.generations * self.population
+        """A population in every generation but the first."""
+        return self.initial + (self.generations - 1) * self.population
 
     def settings(self) -> dict[str, Any]:
         """Everything but the number of generations."""
-        names = ('population', 'parents', 'mutations', 'crossovers', 'mutation_prob')
+        names = ('population', 'initial', 'parents', 'mutations', 'crossovers', 'mutation_prob')
         return {name: getattr(self, name) for name in names}
 
     def floor(self, history: Sequence[Candidate]) -> float | None:
@@ -89,6 +93,7 @@ class EvolutionSearchLoop(SearchLoop):
 
     def propose(self, generation: int, history: Sequence[Candidate], rng: np.random.Generator) -> list[Proposal]:
         """Mutations, crossovers, then random architectures up to the population."""
+        size = self.population if history else self.initial
         made: dict[Arch, Proposal] = {}
         seen = {candidate.arch for candidate in history}
         parents = ranked(history)[: self.parents]
@@ -105,7 +110,7 @@ class EvolutionSearchLoop(SearchLoop):
             return self.space.cross(one.arch, two.arch, rng), (one.id, two.id)
 
         def make(wanted: int, child: Callable[[], tuple[Arch, tuple[int, ...]]]) -> None:
-            full = min(len(made) + wanted, self.population)
+            full = min(len(made) + wanted, size)
             for _ in range(_ATTEMPTS * wanted):
                 if len(made) >= full:
                     break
@@ -116,7 +121,7 @@ class EvolutionSearchLoop(SearchLoop):
         if parents:
             make(self.mutations, mutate)
             make(self.crossovers, cross)
-        while len(made) < self.population:
+        while len(made) < size:
             arch = self.feasible.draw(rng, seen | made.keys())
             if arch is None:
                 break

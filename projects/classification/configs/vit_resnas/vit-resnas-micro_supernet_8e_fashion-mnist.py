@@ -1,6 +1,10 @@
 """A micro ViT-ResNAS supernet on 4,000 images of Fashion-MNIST, eight architectures a step; minutes on one core."""
 
-_base_ = ['../../../../configs/supernets/vit_resnas.py', '../../../../configs/_base_/datasets/fashion_mnist.py']
+_base_ = [
+    '../../../../configs/supernets/vit_resnas.py',
+    '../../../../configs/_base_/datasets/fashion_mnist.py',
+    '../../../../configs/spaces/vit_resnas_micro.py',
+]
 
 # The first 4,500 training images, 50 of each class held out; twice as large, for 4 × 4 patches of 14.
 train_pipeline = [dict(type='Resize', scale=56), *_base_.train_pipeline]
@@ -10,25 +14,9 @@ val_dataloader = dict(dataset=dict(per_class=50, dataset=dict(indices=4500, pipe
 test_dataloader = dict(dataset=dict(pipeline=test_pipeline))
 data_preprocessor = dict(type='vitnas.TokenLabelPreprocessor', token_mix=dict(grid=2))
 
-stages = [
-    dict(
-        embed_dim=[32, 40, 48],
-        head_dim=[16],
-        depth=4,
-        optional=[1, 3],
-        block=dict(num_heads=[1, 2, 3], hidden_dim=[48, 72, 96]),
-    ),
-    dict(
-        embed_dim=[64, 80, 96],
-        head_dim=[16],
-        depth=4,
-        optional=[1, 3],
-        block=dict(num_heads=[2, 4, 6], hidden_dim=[96, 144, 192]),
-    ),
-]
 model = dict(
     backbone=dict(
-        space=dict(_delete_=True, family='vit_res', name='vit-resnas-micro', stages=stages),
+        space=dict(_delete_=True, **_base_.space),
         img_size=56,
         drop_path_rate=0.0,
     ),
