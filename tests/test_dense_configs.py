@@ -66,6 +66,7 @@ METHODS = {
     'upernet': 'UPerHead',
     'fpn': 'FPNHead',
 }
+NETWORKS = {'vitresnas': 'vitres'}
 NECKS = {'fpn': 'FPN', 'simple-fpn': 'SimpleFeaturePyramid'}
 
 # Of the papers, on COCO and ADE20K: Swin's for Cascade and UperNet, Twins' for the others.
@@ -310,8 +311,8 @@ def test_name_says_what_the_config_does(stem: str) -> None:
     head = model.type if task(stem) == 'detection' else model.decode_head.type
     assert words(head) == METHODS[name['method']]
     assert ('mask_head' in model.get('roi_head', {})) == ('mask' in name['method'])
-    family = name['backbone'].rpartition('-')[0].replace('-', '')
-    assert elastic_class(backbone.type) is not None and words(backbone.type).lower() == family
+    method = name['backbone'].rpartition('-')[0].replace('-', '')
+    assert elastic_class(backbone.type) is not None and words(backbone.type).lower() == NETWORKS.get(method, method)
     stage = name['part'] if name['part'] in ('supernet', 'search') else None
     assert bool(backbone.get('space')) == bool(stage) != bool(backbone.get('arch'))
     assert is_search(cfg) == (stage == 'search')

@@ -19,7 +19,7 @@ def keep(x: Tensor, mask: Tensor | None) -> Tensor:
 def masked_layer_norm(x: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     """The layer norm of each sample over the channels that it has; zeros in the others.
 
-    What ViT-ResNAS (Sec. 3.2) calls recalibrated statistics. The deviation is taken from the mean, as squares of
+    What ViT-ResNAS (Sec. 2.3) calls recalibrated statistics. The deviation is taken from the mean, as squares of
     values far from zero would cancel.
 
     Args:

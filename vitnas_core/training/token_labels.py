@@ -1,4 +1,4 @@
-"""Labels of tokens beside that of the image (ViT-ResNAS, Sec. 2.3): mixed images whose patches know what they show."""
+"""Labels of tokens beside that of the image (ViT-ResNAS, Sec. 2.4): mixed images whose patches know what they show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One-pass training: a batch shared among many architectures, one forward and one backward (ViT-ResNAS, Sec. 3.2)."""
+"""One-pass training: a batch shared among many architectures, one forward and one backward (ViT-ResNAS, Sec. 2.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A warm-up that opens widths and depths gradually, from the largest architecture on (ViT-ResNAS, Sec. 3.3)."""
+"""A warm-up that opens widths and depths gradually, from the largest architecture on (ViT-ResNAS, App. C)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ train_cfg = dict(
     constraint=dict(macs=(None, 10.8e6)),
     input_size=56,
     num_classes=10,
-    population=40,
+    population=25,
     parents=10,
     generations=4,
     mutations=10,

@@ -1,4 +1,4 @@
-"""Train the searched micro ViT-ResNAS at 84 × 84 for 5 epochs from its weights at 56; positions are interpolated."""
+"""Train the searched micro ViT-ResNAS at 84 × 84 for 10 epochs from its weights at 56; positions are interpolated."""
 
 _base_ = './vit-resnas-micro_retrain_30e_digits.py'
 
@@ -14,6 +14,6 @@ test_dataloader = val_dataloader
 data_preprocessor = dict(token_mix=dict(grid=size // 28))
 model = dict(backbone=dict(img_size=size))
 load_from = 'work_dirs/vit-resnas-micro_retrain_30e_digits/epoch_30.pth'
-train_cfg = dict(max_epochs=5, val_interval=5)
-optim_wrapper = dict(optimizer=dict(lr=1e-4))
+train_cfg = dict(max_epochs=10, val_interval=5)
+optim_wrapper = dict(optimizer=dict(lr=1e-3))
 param_scheduler = None  # the learning rate is constant
