@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -72,6 +75,24 @@ def test_slices_that_a_loss_does_not_see_are_not_waited_for() -> None:
     (seen * 3).sum().backward()
     assert weight.grad is not None
     assert weight.grad.sum() == 18 and torch.equal(weight.grad[:2, :3], torch.full((2, 3), 3.0))
+
+
+@pytest.mark.parametrize('backward', [True, False])
+def test_nothing_is_kept_of_a_pass(backward: bool) -> None:
+    """A training makes some hundred pools a step."""
+    weight = torch.randn(4, 4, requires_grad=True)
+    gc.collect()
+    gc.disable()
+    try:
+        pool = GradientPool(weight)
+        gone = weakref.ref(pool._sum)
+        loss = (pool.cut(2, 2) @ torch.randn(2, 2)).sum()
+        if backward:
+            loss.backward()
+        del pool, loss
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_weight_that_changed_before_its_backward_is_noticed() -> None:

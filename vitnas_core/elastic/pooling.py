@@ -26,43 +26,55 @@ class GradientPool:
     """
 
     def __init__(self, weight: Tensor) -> None:
-        self.weight = weight.detach()
-        self.total: Tensor | None = None
-        self._handle: Tensor = _Gather.apply(weight, self)  # type: ignore[no-untyped-call]
+        self._sum = _Sum(weight.detach())
+        self._handle: Tensor = _Gather.apply(weight, self._sum)  # type: ignore[no-untyped-call]
 
     def cut(self, *sizes: int) -> Tensor:
         """The first ``sizes`` entries of the leading axes, as a view."""
-        return _Slice.apply(self._handle, self, sizes)  # type: ignore[no-untyped-call]
+        return _Slice.apply(self._handle, self._sum, sizes)  # type: ignore[no-untyped-call]
+
+
+class _Sum:
+    """A weight and the sum of its slices' gradients; it knows no handle, so that nothing holds itself alive."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+        self.total: Tensor | None = None
+
+    def add(self, grad: Tensor, sizes: tuple[int, ...]) -> None:
+        if self.total is None:
+            self.total = torch.zeros_like(self.weight)
+        prefix(self.total, *sizes).add_(grad)
+
+    def take(self) -> Tensor | None:
+        total, self.total = self.total, None
+        return total
 
 
 class _Gather(torch.autograd.Function):
     """A weight → a handle."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, pool: GradientPool) -> Tensor:
-        ctx.pool = pool
+    def forward(ctx: Any, weight: Tensor, gathered: _Sum) -> Tensor:
+        ctx.gathered = gathered
         return weight.new_empty(0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None]:
-        total, ctx.pool.total = ctx.pool.total, None
-        return total, None
+        return ctx.gathered.take(), None
 
 
 class _Slice(torch.autograd.Function):
     """A handle → a slice of its weight."""
 
     @staticmethod
-    def forward(ctx: Any, handle: Tensor, pool: GradientPool, sizes: tuple[int, ...]) -> Tensor:
-        ctx.pool, ctx.sizes = pool, sizes
-        return prefix(pool.weight, *sizes)
+    def forward(ctx: Any, handle: Tensor, gathered: _Sum, sizes: tuple[int, ...]) -> Tensor:
+        ctx.gathered, ctx.sizes = gathered, sizes
+        return prefix(gathered.weight, *sizes)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        pool = ctx.pool
-        if pool.total is None:
-            pool.total = torch.zeros_like(pool.weight)
-        prefix(pool.total, *ctx.sizes).add_(grad)
+        ctx.gathered.add(grad, ctx.sizes)
         return grad.new_empty(0), None, None
