@@ -8,6 +8,8 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.runner import Runner
 
+from vitnas_core.spaces import Arch
+
 from .families import FAMILIES, Family
 
 SANDWICH = dict(type='vitnas.SandwichSampler', num_random=1)
@@ -96,3 +98,15 @@ def train(config: Config) -> Runner:
 
 def losses(runner: Runner) -> list[float]:
     return runner.message_hub.get_scalar('train/loss').data[0].tolist()
+
+
+def watch(runner: Runner, archs: list[str]) -> None:
+    """Note what each step of a supernet's training trains."""
+    rule = runner.train_loop.rule
+    step = rule.step
+
+    def watched(model: Any, batch: Any, drawn: list[Arch], optim_wrapper: Any) -> dict[str, Any]:
+        archs.append(' '.join(arch.digest() for arch in drawn))
+        return step(model, batch, drawn, optim_wrapper)
+
+    rule.step = watched

@@ -281,6 +281,18 @@ def test_trains(stem: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     check_given(runner, given)
 
 
+@pytest.mark.parametrize('way', ['sliced', 'masked'])
+def test_architectures_share_the_images_of_a_detector(way: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stem = 'mask-rcnn_s3-micro_supernet_8e_scenes'
+    provide(stem)
+    path = Path(write_small(stem, folder, monkeypatch))
+    cfg = Config.fromfile(path)
+    cfg.train_cfg.sampler = dict(type='vitnas.MultiArchSampler', num_archs=2)
+    cfg.train_cfg.rule = dict(type='vitnas.MultiArch', way=way)
+    cfg.dump(path)
+    check_trained(run(str(path)))
+
+
 @pytest.mark.parametrize('stem', SEARCHES)
 def test_searches(stem: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = provide(stem)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tests.families import FAMILIES, Family
 from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone
+from vitnas_core.backbones.mixed import Sharing
 from vitnas_core.elastic import ElasticLayerNorm, ElasticLinear
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.spaces import Arch
@@ -115,10 +116,43 @@ def test_what_was_shared_leaves_no_trace(family: Family, way: str) -> None:
     model.set_arch(archs[2])
     before = model(x)[-1]
     together(archs, way)(model, x)
+    assert model.arch == archs[2] and model.running == (archs[2],)
     assert all(m.mask is None for m in model.modules() if isinstance(m, (ElasticLinear, ElasticLayerNorm)))
     model.set_arch(archs[2])
     assert torch.equal(model(x)[-1], before) and model.running == (archs[2],)
     assert torch.equal(model.eval().extract()(x)[-1], before[:, : model.out_channels(archs[2])[-1]])
+
+
+@every_family
+@every_way
+def test_a_pass_that_fails_leaves_no_trace(family: Family, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, archs = make(family), draw(family, 3)
+    x = torch.randn(4, 3, family.image, family.image)
+    model.set_arch(archs[0])
+    before = model(x)[-1]
+    calls = iter(range(100))
+
+    def fails(*args: object) -> Tensor:
+        if next(calls) < 1:
+            return real(*args)
+        raise MemoryError
+
+    owner, name = (Sharing, 'each') if way == 'masked' else (model, 'run')
+    real = getattr(owner, name)
+    monkeypatch.setattr(owner, name, fails)
+    with pytest.raises(MemoryError):
+        together(archs, way)(model, x)
+    monkeypatch.undo()
+    model.set_arch(archs[0])
+    assert torch.equal(model(x)[-1], before)
+
+
+@every_family
+@every_way
+def test_an_empty_batch_is_empty(family: Family, way: str) -> None:
+    model = make(family)
+    out = together(draw(family, 2), way)(model, torch.randn(0, 3, family.image, family.image))
+    assert len(out) == 0
 
 
 @every_family
@@ -135,19 +169,29 @@ def test_mixed_precision(family: Family, way: str) -> None:
 
 
 @every_family
-def test_every_output_of_several(family: Family) -> None:
+@every_way
+def test_every_output_of_several(family: Family, way: str) -> None:
     """Necks of detectors read all of them."""
     model, archs = make(family, out_indices=(0, 1)), draw(family, 3)
+    if way == 'masked' and model.why_not_masked():
+        way = 'auto'
     x = torch.randn(5, 3, family.image, family.image)
-    outs = []
-    for way in ('sliced', 'auto'):
-        model.set_archs(archs, way)
-        outs.append(model(x))
+    model.set_archs(archs, way)
+    outs = model(x)
+    assert len(outs) == 2
     for rows, arch in (([0, 1], archs[0]), ([2, 3], archs[1]), ([4], archs[2])):
         model.set_arch(arch)
-        for whole, again, part in zip(*outs, model(x[rows])):
-            torch.testing.assert_close(whole[rows], part)
-            assert torch.equal(again, whole)
+        for whole, part in zip(outs, model(x[rows])):
+            torch.testing.assert_close(whole[rows], part, rtol=1e-4, atol=1e-5)
+
+
+def test_auto_goes_by_the_device_and_by_what_can_be_masked() -> None:
+    cpu, cuda = torch.device('cpu'), torch.device('cuda')
+    for name in FAMILIES:
+        model = make(FAMILIES[name])
+        assert model.slices('auto', cpu) and not model.slices('auto', cuda)
+        assert model.slices('sliced', cuda) and not model.slices('masked', cpu)
+    assert make(FAMILIES['autoformer'], official=True).slices('auto', cuda)
 
 
 def test_windows_of_different_sizes() -> None:
@@ -197,11 +241,8 @@ def test_settings_that_cannot_be_masked(setting: dict) -> None:
     with pytest.raises(VitnasError, match=f"among architectures with {name}=.*; use way='sliced'"):
         model.set_archs(archs, 'masked')
     x = torch.randn(2, 3, 32, 32)
-    outs = []
-    for way in ('auto', 'sliced'):
-        model.set_archs(archs, way)
-        outs.append(model(x)[-1])
-    assert torch.equal(*outs)
+    expected = separate(archs, [0, 1])(model, x)
+    torch.testing.assert_close(together(archs, 'auto')(model, x), expected)
 
 
 @every_family
@@ -222,3 +263,5 @@ def test_sorting_changes_nothing_of_the_largest(family: Family) -> None:
 def test_heads_without_a_place_of_their_own_are_not_sorted() -> None:
     with pytest.raises(VitnasError, match='cannot be sorted with official=True'):
         make(FAMILIES['autoformer'], official=True).importance_orders()
+    with pytest.raises(VitnasError, match='cannot be sorted with embed_dims=96: not all of them are used'):
+        make(FAMILIES['autoformer'], embed_dims=96).importance_orders()

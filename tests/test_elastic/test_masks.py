@@ -78,7 +78,8 @@ def test_slices_that_a_loss_does_not_see_are_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize('backward', [True, False])
-def test_nothing_is_kept_of_a_pass(backward: bool) -> None:
+@pytest.mark.parametrize('sizes', [(2, 2), (4, 4)], ids=['part', 'whole'])
+def test_nothing_is_kept_of_a_pass(sizes: tuple[int, int], backward: bool) -> None:
     """A training makes some hundred pools a step."""
     weight = torch.randn(4, 4, requires_grad=True)
     gc.collect()
@@ -86,7 +87,7 @@ def test_nothing_is_kept_of_a_pass(backward: bool) -> None:
     try:
         pool = GradientPool(weight)
         gone = weakref.ref(pool._sum)
-        loss = (pool.cut(2, 2) @ torch.randn(2, 2)).sum()
+        loss = (pool.cut(*sizes) @ torch.randn(sizes)).sum()
         if backward:
             loss.backward()
         del pool, loss

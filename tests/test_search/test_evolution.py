@@ -38,6 +38,7 @@ def published() -> EvolutionSearchLoop:
         space=space,
         feasible=FeasibleSpace(space, price, Constraint(dict(params=window))),
         population=defaults['population_num'],
+        initial=defaults['population_num'],
         parents=defaults['select_num'],
         mutations=defaults['mutation_num'],
         crossovers=defaults['crossover_num'],
@@ -73,3 +74,19 @@ def test_the_optimum_is_reached_about_as_soon_as_published(seed: int) -> None:
             break
     assert best == sorted(best) and best[-1] == 100.0, best
     assert len({c.arch for c in history}) == len(history)
+
+
+def test_a_first_generation_of_another_size() -> None:
+    """ViT-ResNAS: 500 at random, then 150 a generation, half mutations and half crossovers; 3,350 in all."""
+    loop, history = published(), []
+    loop.__dict__.update(initial=500, population=150, parents=75, mutations=75, crossovers=75, mutation_prob=0.3)
+    loop._generations = 20
+    assert loop.num_proposals == 3350
+    for generation, count in enumerate((500, 150, 150)):
+        proposals = loop.propose(generation, history, np.random.default_rng(generation))
+        assert len(proposals) == count
+        if generation:
+            assert [len(p.parents) for p in proposals] == [1] * 75 + [2] * 75
+        for proposal in proposals:
+            history.append(Candidate(len(history), generation, proposal.arch, {'macs': 0}, fitness(proposal.arch)))
+    assert loop.settings()['initial'] == 500

@@ -11,8 +11,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 import vitnas_core  # noqa: F401
-from tests.supernets import SANDWICH, UNIFORM, losses, supernet_config
-from vitnas_core.backbones import elastic_backbone
+from tests.supernets import SANDWICH, UNIFORM, losses, supernet_config, watch
 from vitnas_core.launch import make_runner
 
 SGD = dict(type='SGD', lr=0.02)  # its steps are as long as gradients are, unlike Adam's
@@ -47,6 +46,7 @@ class Watch(Hook):
 
     def before_train(self, runner: Runner) -> None:
         runner.model.register_comm_hook(None, self.reduce)
+        watch(runner, self.archs)
 
     def reduce(self, state: object, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
         """DDP's own reduction, counted."""
@@ -56,7 +56,6 @@ class Watch(Hook):
         return work.get_future().then(lambda future: future.value()[0])
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
-        self.archs.append(elastic_backbone(runner.model).arch.digest())
         self.exchanges.append(self.calls)
 
 
@@ -74,13 +73,13 @@ def run(case: str, work_dir: Path, batch_size: int) -> dict[str, Any]:
     cfg.launcher = 'pytorch'
     cfg.randomness = dict(seed=3, diff_rank_seed=case == 'uniform')  # architectures and data do not depend on it
     cfg.resume = (work_dir / 'last_checkpoint').is_file()
-    runner, watch = make_runner(cfg), Watch()
-    runner.register_hook(watch)
+    runner, seen = make_runner(cfg), Watch()
+    runner.register_hook(seen)
     runner.train()
     weights = {name: tensor.tolist() for name, tensor in runner.model.module.state_dict().items()}
     state = runner.train_loop.sampler.state_dict().get('policy', {})
     learned = {name: tensor.tolist() for name, tensor in state.items()}
-    return dict(archs=watch.archs, exchanges=watch.exchanges, losses=losses(runner), weights=weights, learned=learned)
+    return dict(archs=seen.archs, exchanges=seen.exchanges, losses=losses(runner), weights=weights, learned=learned)
 
 
 if __name__ == '__main__':

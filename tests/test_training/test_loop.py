@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from torch import nn
 
 from tests.families import FAMILIES
-from tests.supernets import SANDWICH, UNIFORM, losses, model_config, supernet_config, train
+from tests.supernets import SANDWICH, UNIFORM, losses, model_config, supernet_config, train, watch
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
 from vitnas_core.training import BFloat16OptimWrapper
@@ -25,14 +25,18 @@ SHARED: dict[str, Any] = dict(
 
 
 class Recorder(Hook):
-    """What each step saw: the active architecture and the sum of its images."""
+    """What each step saw: the architectures and the sum of its images."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, float]] = []
+        self.archs: list[str] = []
+
+    def before_train(self, runner: Runner) -> None:
+        watch(runner, self.archs)
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
         pixels = float(sum(image.double().sum() for image in data_batch['inputs']))
-        self.steps.append((elastic_backbone(runner.model).arch.digest(), pixels))
+        self.steps.append((self.archs[-1], pixels))
 
 
 def recorded(config: Any, resume: bool = False) -> tuple[Runner, Recorder]:

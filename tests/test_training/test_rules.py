@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from mmcv.ops import SyncBatchNorm
 from mmengine.optim import OptimWrapper
 from mmengine.registry import MODELS as MM_MODELS
 from torch import Tensor, nn
@@ -131,6 +132,33 @@ def test_multi_arch_refuses_norms_over_a_batch() -> None:
     model.neck[2].train = lambda mode=True: model.neck[2]  # frozen, as mm's `norm_eval` does it
     model.neck[2].training = False
     rule.check(MultiArchSampler(4), model)
+
+
+def test_multi_arch_refuses_mmcvs_synchronised_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('torch.distributed.get_world_size', lambda group=None: 1)  # it wants a process group
+    model = make_model()
+    model.neck = nn.Sequential(model.neck, SyncBatchNorm(72, group=0))
+    with pytest.raises(VitnasError, match=r'cannot train neck\.1'):
+        MultiArch().check(MultiArchSampler(4), model)
+
+
+def test_multi_arch_leaves_the_architecture_of_before_and_says_who_learns_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr('vitnas_core.training.rules.multi_arch.print_log', lambda text, *args: said.append(text))
+    model, rule = make_model(), MultiArch()
+    backbone, archs = elastic_backbone(model), archs_of(model)
+    backbone.set_arch(archs[1])
+    for size in (4, 2, 2):
+        rule.step(model, make_batch(size=size), archs, wrapper(model))
+    assert backbone.arch == archs[1] and backbone.running == (archs[1],)
+    with torch.no_grad():
+        alone = backbone(torch.zeros(4, 3, 32, 32).double())[-1]
+    assert not alone[:, backbone.out_channels(archs[1])[-1] :].any()
+    assert said == [
+        'vitnas.MultiArch shares a batch of 2 images among 4 architectures: 2 of them learn nothing in such a step'
+    ]
 
 
 def test_multi_arch_knows_what_all_architectures_share() -> None:

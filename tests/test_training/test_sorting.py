@@ -56,10 +56,33 @@ def test_sorted_at_the_start_of_epochs_with_what_the_optimizer_keeps(tmp_path: P
         assert watch.pairs[2 * i] == watch.pairs[2 * i - 1]
 
 
+def test_accumulated_gradients_move_along(tmp_path: Path) -> None:
+    """Three steps an update, eight an epoch: gradients of two steps are waiting when the second epoch begins."""
+    config = supernet_config(tmp_path, UNIFORM, augment=False, max_epochs=2, optim=dict(accumulative_counts=3))
+    config.custom_hooks = [dict(type='vitnas.SortChannelsHook', until=1.0)]
+    seen: list[list[tuple[float, float]]] = []
+
+    class Pairs(Hook):
+        """Each hidden unit's first weight and its waiting gradient, around the sorting."""
+
+        def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
+            weight = elastic_backbone(runner.model).stage_blocks()[0][0].fc1.weight
+            if runner.epoch == 1 and batch_idx == 0:
+                seen.append(list(zip(weight[:, 0].tolist(), weight.grad[:, 0].tolist())))
+
+    runner = Runner.from_cfg(config)
+    for priority in ('VERY_HIGH', 'VERY_LOW'):
+        runner.register_hook(Pairs(), priority=priority)
+    runner.train()
+    before, after = seen
+    assert before != after and set(before) == set(after)
+    assert any(gradient for _, gradient in before)
+
+
 @pytest.mark.parametrize(
     ('length', 'hooks', 'words'),
     [
-        (dict(max_iters=4), [], 'sorts at the start of epochs: give the loop `max_epochs`'),
+        (dict(max_iters=4), [], 'sorts at the start of epochs: give the loop `max_epochs` above 1'),
         (dict(max_epochs=2), [dict(type='EMAHook')], 'of which EMAHook keeps averages: use one of them'),
     ],
     ids=['iterations', 'averages'],

@@ -294,8 +294,13 @@ class AutoFormer(ElasticBackbone):
         """New orders of heads and hidden units, block by block.
 
         Raises:
-            VitnasError: ``official`` is set: numbers of the qkv bias have no head of their own then.
+            VitnasError: ``official`` is set, where numbers of the qkv bias have no head of their own, or weights are
+                stored that no architecture of the space uses.
         """
+        if self.embed_dims > read_autoformer(self.space.largest())[0]:
+            raise VitnasError(
+                f'hidden units cannot be sorted with embed_dims={self.embed_dims}: not all of them are used'
+            )
         if self.settings['official']:
             raise VitnasError('heads cannot be sorted with official=True: numbers of the qkv bias belong to no head')
         return super().importance_orders()

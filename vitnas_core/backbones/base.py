@@ -192,10 +192,9 @@ class ElasticBackbone(BaseModule):
         other strides on.
         """
         x, mixture = self.prepare(x), self._mixture
-        if mixture is None:
+        if mixture is None or not len(x):
             return self.run(x)
-        auto = x.device.type == 'cpu' or self.why_not_masked()
-        if mixture.way == 'sliced' or (mixture.way == 'auto' and auto):
+        if self.slices(mixture.way, x.device):
             return run_sliced(self, x, mixture)
         self._sharing = Sharing(mixture.archs, mixture.owners(len(x)), x.device)
         try:
@@ -204,6 +203,10 @@ class ElasticBackbone(BaseModule):
                 return self.run(x)
         finally:
             self._sharing = None
+
+    def slices(self, way: str, device: torch.device) -> bool:
+        """Whether architectures that share a batch run one after another there; else all at once, masked."""
+        return way == 'sliced' or (way == 'auto' and (device.type == 'cpu' or bool(self.why_not_masked())))
 
     def pass_block(self, block: nn.Module, s: int, b: int, x: Tensor, *args: Any) -> Tensor:
         """Send samples through block b of stage s, if their architecture has it."""

@@ -28,7 +28,8 @@ class Mixture:
     Args:
         archs: The architectures.
         way: ``'sliced'``: one after another, each at its own width; ``'masked'``: all at once at full width, with
-            zeros in the channels that a sample's architecture lacks; ``'auto'``: sliced on a CPU, masked elsewhere.
+            zeros in the channels that a sample's architecture lacks; ``'auto'``: sliced on a CPU and where the backbone
+            cannot be masked, masked elsewhere.
         interleaved: Whether sample r has architecture r mod n, as in ViT-ResNAS's code; else each has neighbours.
 
     Raises:
@@ -102,7 +103,8 @@ def run_sliced(backbone: ElasticBackbone, x: Tensor, mixture: Mixture) -> tuple[
 
 @contextlib.contextmanager
 def _pools(backbone: ElasticBackbone) -> Iterator[None]:
-    """Layers whose slices gather their gradients; as before afterwards."""
+    """Layers whose slices gather their gradients; as before afterwards, and at the architecture of before."""
+    before = backbone.arch
     layers = [m for m in backbone.modules() if isinstance(m, ElasticLinear | ElasticConv2d) and m.weight.requires_grad]
     try:
         for layer in layers:
@@ -111,6 +113,7 @@ def _pools(backbone: ElasticBackbone) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.pool = None
+        backbone.switch(before)
 
 
 @contextlib.contextmanager
@@ -119,20 +122,20 @@ def masks(backbone: ElasticBackbone, sharing: Sharing) -> Iterator[None]:
     widths = [backbone.input_widths(arch) for arch in sharing.archs]
     layers = {layer for own in widths for layer in own}
     made: dict[tuple[int, ...], Tensor] = {}
-    for layer in layers:
-        channels = _channels(layer)
-        # What a block that a sample lacks makes of it is not used: any width will do, but none would divide by zero.
-        wanted = [own.get(layer, channels) for own in widths]
-        key = (channels, *wanted)
-        if key not in made:
-            made[key] = torch.arange(channels, device=sharing.device) < sharing.each(wanted)[:, None]
-        layer.mask = made[key]  # type: ignore[assignment]
-    for module in backbone.modules():
-        if isinstance(module, ElasticLinear):
-            module.width = module.out_features
-        elif isinstance(module, ElasticConv2d):
-            module.width = module.out_channels
     try:
+        for layer in layers:
+            channels = _channels(layer)
+            # What a block that a sample lacks makes of it is not used: any width will do, but none divides by zero.
+            wanted = [own.get(layer, channels) for own in widths]
+            key = (channels, *wanted)
+            if key not in made:
+                made[key] = torch.arange(channels, device=sharing.device) < sharing.each(wanted)[:, None]
+            layer.mask = made[key]  # type: ignore[assignment]
+        for module in backbone.modules():
+            if isinstance(module, ElasticLinear):
+                module.width = module.out_features
+            elif isinstance(module, ElasticConv2d):
+                module.width = module.out_channels
         yield
     finally:
         for layer in layers:

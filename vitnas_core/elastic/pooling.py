@@ -71,7 +71,7 @@ class _Slice(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, handle: Tensor, gathered: _Sum, sizes: tuple[int, ...]) -> Tensor:
         ctx.gathered, ctx.sizes = gathered, sizes
-        return prefix(gathered.weight, *sizes)
+        return prefix(gathered.weight.detach(), *sizes)  # never the very tensor: it would hold itself alive
 
     @staticmethod
     @once_differentiable

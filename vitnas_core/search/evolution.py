@@ -83,7 +83,8 @@ class EvolutionSearchLoop(SearchLoop):
 
     def settings(self) -> dict[str, Any]:
         """Everything but the number of generations."""
-        names = ('population', 'initial', 'parents', 'mutations', 'crossovers', 'mutation_prob')
+        names = ['population', 'parents', 'mutations', 'crossovers', 'mutation_prob']
+        names += ['initial'] if self.initial != self.population else []  # journals of before do not name it
         return {name: getattr(self, name) for name in names}
 
     def floor(self, history: Sequence[Candidate]) -> float | None:
@@ -93,7 +94,7 @@ class EvolutionSearchLoop(SearchLoop):
 
     def propose(self, generation: int, history: Sequence[Candidate], rng: np.random.Generator) -> list[Proposal]:
         """Mutations, crossovers, then random architectures up to the population."""
-        size = self.population if history else self.initial
+        size = self.population if generation else self.initial
         made: dict[Arch, Proposal] = {}
         seen = {candidate.arch for candidate in history}
         parents = ranked(history)[: self.parents]

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from mmengine.hooks import EMAHook, Hook
+from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
 
 from ...backbones import elastic_backbone
@@ -18,7 +19,8 @@ class SortChannelsHook(Hook):
     """At the start of an epoch, sort the heads and hidden units of every block, most important first.
 
     The largest architecture computes what it did before; smaller ones get its most important parts. What the optimizer
-    has gathered moves along, which the published code forgets. The paper does not mention any of it.
+    has gathered for each number of a weight moves along, which the published code forgets. The paper does not mention
+    any of it.
 
     Args:
         until: For which part of the training. Defaults to 0.25, while the space opens.
@@ -36,7 +38,11 @@ class SortChannelsHook(Hook):
     def before_train(self, runner: Runner) -> None:
         """Refuse a training without epochs, averages of weights, and a backbone whose channels have fixed places."""
         if not getattr(runner.train_loop, 'by_epoch', True) or runner.max_epochs < 2:
-            raise VitnasError('vitnas.SortChannelsHook sorts at the start of epochs: give the loop `max_epochs`')
+            raise VitnasError(
+                'vitnas.SortChannelsHook sorts at the start of epochs: give the loop `max_epochs` above 1'
+            )
+        if not isinstance(runner.optim_wrapper, OptimWrapper):
+            raise VitnasError('vitnas.SortChannelsHook needs one optimizer for the whole model')
         if any(isinstance(hook, EMAHook) for hook in runner.hooks):
             raise VitnasError(
                 'vitnas.SortChannelsHook changes the order of weights, of which EMAHook keeps averages: use one of them'
@@ -52,5 +58,7 @@ class SortChannelsHook(Hook):
         for change in elastic_backbone(runner.model).importance_orders():
             weight = change.weight
             gathered = [t for t in state.get(weight, {}).values() if isinstance(t, torch.Tensor)]
+            if weight.grad is not None:  # accumulated over steps
+                gathered.append(weight.grad)
             for tensor in (weight, *(t for t in gathered if t.shape == weight.shape)):
                 change.apply(tensor)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+from mmcv.ops import SyncBatchNorm
 from mmengine.dist import get_rank, get_world_size
+from mmengine.logging import print_log
 from mmengine.optim import OptimWrapper
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -27,8 +30,9 @@ class MultiArch(TrainingRule):
 
     Args:
         way: ``'sliced'``: one after another, each at its own width; ``'masked'``: all at once at full width, with
-            zeros in the channels that a sample's architecture lacks; ``'auto'``: sliced on a CPU, masked elsewhere.
-            All give the same. Defaults to ``'auto'``.
+            zeros in the channels that a sample's architecture lacks; ``'auto'``: sliced on a CPU and where settings of
+            the backbone do not allow masks, masked elsewhere. All compute the same; only what is dropped at random,
+            paths and attention weights, differs. Defaults to ``'auto'``.
         interleaved: Whether sample r of a process has architecture r mod n, as in the published code. Defaults to
             False: neighbours have the same.
 
@@ -40,6 +44,7 @@ class MultiArch(TrainingRule):
         if way not in WAYS:
             raise VitnasError(f'`way` should be one of {", ".join(WAYS)}, but got {way!r}')
         self.way, self.interleaved = way, interleaved
+        self._warned = False
 
     def check(self, sampler: ArchSampler, model: Any) -> None:
         """Refuse what would mix architectures, and architectures that processes cannot share."""
@@ -64,15 +69,33 @@ class MultiArch(TrainingRule):
         """One ordinary training step in which this process's architectures share the batch."""
         # As mm's samplers deal images out: one process or several, interleaved samples get the same architectures.
         own = archs[get_rank() :: get_world_size()]
-        elastic_backbone(model).set_archs(own, self.way, self.interleaved)
-        return model.train_step(batch, optim_wrapper=optim_wrapper)
+        self._check_batch(batch, len(own))
+        backbone = elastic_backbone(model)
+        backbone.set_archs(own, self.way, self.interleaved)
+        try:
+            return model.train_step(batch, optim_wrapper=optim_wrapper)
+        finally:
+            backbone.set_arch(backbone.arch)
+
+    def _check_batch(self, batch: Any, archs: int) -> None:
+        """Say once that architectures go without images; the last batch of an epoch may be a small one."""
+        images = len(batch['inputs']) if isinstance(batch, dict) and 'inputs' in batch else archs
+        if images < archs and not self._warned:
+            self._warned = True
+            print_log(
+                f'vitnas.MultiArch shares a batch of {images} images among {archs} architectures: '
+                f'{archs - images} of them learn nothing in such a step',
+                'current',
+                logging.WARNING,
+            )
 
 
-def _batch_norms(model: nn.Module) -> list[tuple[str, _BatchNorm]]:
+def _batch_norms(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """The batch norms that take statistics of a batch while training, with their names."""
     modes = {module: module.training for module in model.modules()}
     model.train()  # a model that freezes some says so here
-    found = [(name, m) for name, m in model.named_modules() if isinstance(m, _BatchNorm) and m.training]
+    kinds = (_BatchNorm, SyncBatchNorm)
+    found = [(name, module) for name, module in model.named_modules() if isinstance(module, kinds) and module.training]
     for module, training in modes.items():
         module.training = training
     return found

@@ -6,7 +6,8 @@ _base_ = [
     '../../../../configs/_base_/schedules/vit_resnas_bs1024_300e.py',
 ]
 
-# The published code mixes the first half of every batch by CutMix, the second by Mixup: token_mix.switch=halves.
+# The published code mixes the first half of every batch by CutMix, the second by Mixup, and interleaves architectures,
+# so that each gets both: data_preprocessor.token_mix.switch=halves train_cfg.rule.interleaved=True.
 data_preprocessor = dict(type='vitnas.TokenLabelPreprocessor', token_mix=dict(grid=4))
 # 25 training images of each class are held out; no repeated augmentation.
 train_dataloader = dict(dataset=dict(per_class=25), sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True))
