@@ -97,7 +97,7 @@ def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--space', default='vit-resnas-tiny', choices=zoo.space_names(), help='space of the zoo')
-    parser.add_argument('--batch', type=int, default=64, help='images a step')
+    parser.add_argument('--batch', type=int, default=128, help='images a step')
     parser.add_argument('--size', type=int, default=224, help='side of an image')
     parser.add_argument('--archs', type=int, nargs='+', default=[1, 4, 16], help='architectures a step')
     parser.add_argument('--rounds', type=int, default=3, help='turns of every contender')
