@@ -6,11 +6,11 @@ _base_ = [
     '../../../../configs/spaces/vit_resnas_micro.py',
 ]
 
-# The first 4,500 training images, 50 of each class held out; twice as large, for 4 × 4 patches of 14.
+# The first 5,000 training images, 100 of each class held out; twice as large, for 4 × 4 patches of 14.
 train_pipeline = [dict(type='Resize', scale=56), *_base_.train_pipeline]
 test_pipeline = [dict(type='Resize', scale=56), *_base_.test_pipeline]
-train_dataloader = dict(batch_size=64, dataset=dict(per_class=50, dataset=dict(indices=4500, pipeline=train_pipeline)))
-val_dataloader = dict(dataset=dict(per_class=50, dataset=dict(indices=4500, pipeline=test_pipeline)))
+train_dataloader = dict(batch_size=64, dataset=dict(per_class=100, dataset=dict(indices=5000, pipeline=train_pipeline)))
+val_dataloader = dict(dataset=dict(per_class=100, dataset=dict(indices=5000, pipeline=test_pipeline)))
 test_dataloader = dict(dataset=dict(pipeline=test_pipeline))
 data_preprocessor = dict(type='vitnas.TokenLabelPreprocessor', token_mix=dict(grid=2))
 
