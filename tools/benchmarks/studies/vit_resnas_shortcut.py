@@ -10,6 +10,7 @@ baseline = 'with'
 
 retrain = 'projects/classification/configs/vit_resnas/vit-resnas-micro_retrain_8e_fashion-mnist.py'
 deep = dict(
+    _delete_=True,
     family='vit_res',
     stages=[
         dict(embed_dim=48, head_dim=16, blocks=[dict(num_heads=3, hidden_dim=96)] * 12),
