@@ -176,7 +176,7 @@ def check_loaded(weights: dict[str, torch.Tensor], trained: dict[str, torch.Tens
         if name.endswith(('running_mean', 'running_var', 'num_batches_tracked')):
             continue
         if weight.shape == trained[name].shape or not name.endswith(('pos_embed', 'attn.bias.tables.shared')):
-            assert torch.allclose(trained[name], weight, atol=2e-3), f'{name} is not the one of {path}'
+            assert torch.allclose(trained[name], weight, atol=1e-3), f'{name} is not the one of {path}'
 
 
 def check_schedule_ends(cfg: Config) -> None:

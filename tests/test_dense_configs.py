@@ -19,7 +19,7 @@ from mmengine.runner import Runner
 
 from tools import train
 from vitnas_core.auto import elastic_class
-from vitnas_core.backbones import elastic_backbone
+from vitnas_core.backbones import S3, elastic_backbone
 from vitnas_core.backbones.pretrained import cut_to_shape
 from vitnas_core.spaces import Arch
 from vitnas_core.training import BFloat16OptimWrapper
@@ -290,7 +290,11 @@ def test_architectures_share_the_images_of_a_detector(way: str, folder: Path, mo
     cfg.train_cfg.sampler = dict(type='vitnas.MultiArchSampler', num_archs=2)
     cfg.train_cfg.rule = dict(type='vitnas.MultiArch', way=way)
     cfg.dump(path)
+    ran: list[bool] = []
+    real = S3.slices
+    monkeypatch.setattr(S3, 'slices', lambda *args: ran.append(real(*args)) or ran[-1])
     check_trained(run(str(path)))
+    assert ran and set(ran) == {way == 'sliced'}
 
 
 @pytest.mark.parametrize('stem', SEARCHES)

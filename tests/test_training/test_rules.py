@@ -161,9 +161,13 @@ def test_multi_arch_leaves_the_architecture_of_before_and_says_who_learns_nothin
     ]
 
 
-def test_multi_arch_knows_what_all_architectures_share() -> None:
-    """The batch norms of ViT-Res's stem see the whole batch, as in the published code."""
-    MultiArch().check(MultiArchSampler(4), make_model('vit_res'))
+def test_multi_arch_knows_what_all_architectures_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch norms of ViT-Res's stem see the whole batch, as in the published code; elsewhere they are refused."""
+    model, rule = make_model('vit_res'), MultiArch()
+    rule.check(MultiArchSampler(4), model)
+    monkeypatch.setattr(elastic_backbone(model), 'shared_modules', tuple)
+    with pytest.raises(VitnasError, match=r'cannot train backbone\.patch_embed\.conv1\.1'):
+        rule.check(MultiArchSampler(4), model)
 
 
 def test_multi_arch_says_which_way_cannot_be() -> None:

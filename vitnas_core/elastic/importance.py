@@ -38,9 +38,8 @@ def order_heads(qkv: nn.Linear, proj: nn.Linear, head_dim: int, tables: Iterable
         tables: Other weights with an entry a head along their first axis. Defaults to ().
     """
     heads = proj.in_features // head_dim
-    importance = qkv.weight.abs().view(heads, -1).sum(1) + proj.weight.abs().view(len(proj.weight), heads, -1).sum(
-        (0, 2)
-    )
+    importance = qkv.weight.abs().view(heads, -1).sum(1)
+    importance = importance + proj.weight.abs().view(len(proj.weight), heads, -1).sum((0, 2))
     if qkv.bias is not None:
         importance = importance + qkv.bias.abs().view(heads, -1).sum(1)
     order = importance.argsort(descending=True, stable=True)

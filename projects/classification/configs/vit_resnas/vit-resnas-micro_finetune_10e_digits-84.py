@@ -16,4 +16,7 @@ model = dict(backbone=dict(img_size=size))
 load_from = 'work_dirs/vit-resnas-micro_retrain_30e_digits/epoch_30.pth'
 train_cfg = dict(max_epochs=10, val_interval=5)
 optim_wrapper = dict(optimizer=dict(lr=1e-3))
-param_scheduler = None  # the learning rate is constant
+param_scheduler = [
+    dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=1, convert_to_iter_based=True),
+    dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=1, end=10, convert_to_iter_based=True),
+]
