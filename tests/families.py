@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vitnas_core import zoo
-from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone, ViTRes
+from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone, NASViT, ViTRes
 from vitnas_core.spaces import SearchSpace
 
 
@@ -29,6 +29,8 @@ class Family:
             (AutoFormer's leaves the relative positions' own products out).
         regularisers: Settings that each make training random by itself.
         overlaps: Whether two cells see a pixel between them alike, as convolutions that overlap do.
+        sees: How well the cell of such a pixel sees it at least, of the best.
+        aligned: An image size at which cells lie where strides say; NASViT's published pooling moves them at odd sides.
         misfits: Changes to the largest architecture's data that the weights cannot run, with the
             beginning of the error.
     """
@@ -41,6 +43,8 @@ class Family:
     countable: dict[str, Any] = field(default_factory=dict)
     regularisers: tuple[dict[str, Any], ...] = ()
     overlaps: bool = False
+    sees: float = 0.5
+    aligned: tuple[int, int] = (37, 51)
     misfits: tuple[tuple[Callable[[dict[str, Any]], Any], str], ...] = ()
 
     def elastic(self, **settings: Any) -> ElasticBackbone:
@@ -74,6 +78,9 @@ FAMILIES: dict[str, Family] = {
 FAMILIES['autoformer-conditional'] = replace(
     FAMILIES['autoformer'], settings=dict(img_size=32, patch_size=8, position='conditional', reach=2)
 )
+FAMILIES['autoformer-scaled'] = replace(
+    FAMILIES['autoformer'], settings=dict(img_size=32, patch_size=8, reach=2, scaling=True)
+)
 FAMILIES['s3'] = Family(
     S3,
     _space(
@@ -94,6 +101,7 @@ FAMILIES['s3'] = Family(
     ),
 )
 FAMILIES['s3-per-window'] = replace(FAMILIES['s3'], settings=dict(img_size=32, patch_size=4, bias='per-window'))
+FAMILIES['s3-scaled'] = replace(FAMILIES['s3'], settings=dict(img_size=32, patch_size=4, scaling=True))
 FAMILIES['vit_res'] = Family(
     ViTRes,
     _space(
@@ -117,6 +125,56 @@ FAMILIES['vit_res'] = Family(
         (lambda d: d['stages'].pop(), 'stages has 1 entries'),
     ),
 )
+FAMILIES['nasvit'] = Family(
+    NASViT,
+    _space(
+        'nasvit',
+        dict(width=[8, 12]),
+        dict(width=[8, 16], depth=[1, 2], kernel_size=[3, 5], expand_ratio=[1], stride=[1], se=[1]),
+        dict(
+            width=[16, 24],
+            depth=[1, 3],
+            kernel_size=[3],
+            expand_ratio=[2, 3],
+            stride=[2],
+            se=[0],
+            mlp_ratio=[1, 2],
+            num_windows=[4, 1],
+        ),
+        dict(
+            width=[24, 32],
+            depth=[2, 3],
+            kernel_size=[3],
+            expand_ratio=[2],
+            stride=[2],
+            se=[1],
+            mlp_ratio=[1],
+            num_windows=[1],
+        ),
+        dict(width=[32, 48], expand_ratio=[2]),
+        resolution=[32, 48],
+    ),
+    settings=dict(out_indices=(-1,)),
+    stride=8,
+    overlaps=True,
+    sees=0.2,
+    aligned=(48, 64),
+    regularisers=(dict(drop_path_rate=0.5),),
+    misfits=(
+        (lambda d: d['stages'][2].update(width=64), 'stages[2].width is 64'),
+        (lambda d: d['stages'][0].update(width=16), 'stages[0].width is 16'),
+        (lambda d: d['stages'][1].update(kernel_size=7), 'stages[1].kernel_size is 7'),
+        (lambda d: d['stages'][2].update(expand_ratio=4), 'stages[2].expand_ratio is 4'),
+        (lambda d: d['stages'][3].update(mlp_ratio=2), 'stages[3].mlp_ratio is 2'),
+        (lambda d: d['stages'][1].update(se=0), 'stages[1].se is 0'),
+        (lambda d: d['stages'][3].update(stride=1), 'stages[3].stride is 1'),
+        (lambda d: d['stages'][2]['blocks'].append({}), 'stages[2].blocks has 4 entries'),
+        (lambda d: d.update(resolution=64), 'resolution is 64'),
+        (lambda d: d['stages'].pop(1), 'stages has 4 entries'),
+    ),
+)
+FAMILIES['nasvit-windows'] = replace(FAMILIES['nasvit'], settings=dict(out_indices=(-1,), window_size=3))
+FAMILIES['nasvit-official'] = replace(FAMILIES['nasvit'], settings=dict(out_indices=(-1,), official=True))
 
 _TENTHS = [i / 10 for i in range(1, 11)]
 
@@ -136,25 +194,9 @@ def _deit(free: bool) -> SearchSpace:
     return _space('vitas_deit', dict(embed_ratio=_TENTHS, block=block, **_slots(16, free)), patch_size=[32, 16, 14])
 
 
-def _nasvit() -> SearchSpace:
-    rows = [
-        dict(width=[16, 24]),
-        dict(width=[16, 24], depth=[1, 2], kernel_size=[3, 5], expand_ratio=[1]),
-        dict(width=[24, 32], depth=[3, 4, 5], kernel_size=[3, 5], expand_ratio=[4, 5, 6]),
-        dict(width=[32, 40], depth=[3, 4, 5, 6], kernel_size=[3], expand_ratio=[4, 5, 6]),
-        dict(width=[64, 72], depth=[3, 4, 5, 6], kernel_size=[3], expand_ratio=[4, 5, 6]),
-        dict(width=[112, 120, 128], depth=list(range(3, 10)), kernel_size=[3], expand_ratio=[4, 5, 6]),
-        dict(width=[160, 168, 176, 184], depth=list(range(3, 9)), kernel_size=[3], expand_ratio=[6]),
-        dict(width=[208, 216, 224], depth=list(range(3, 7)), kernel_size=[3], expand_ratio=[6]),
-        dict(width=[1792, 1984]),
-    ]
-    return _space('nasvit', *rows, resolution=[192, 224, 256, 288])
-
-
 # The grammars of all six families (DESIGN: "the grammar, on the six families"), as their papers print
 # them; those of families without a backbone yet are held here and move to the zoo with it.
 GRAMMARS: dict[str, SearchSpace] = {
-    'nasvit': _nasvit(),
     'vitas_deit': _deit(free=False),
     'vitas_deit-free': _deit(free=True),
     'vitas_twins': _twins(free=False),

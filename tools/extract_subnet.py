@@ -8,13 +8,17 @@ bit for bit.
 from __future__ import annotations
 
 import argparse
+import copy
 import io
+from itertools import islice
 from pathlib import Path
 
 import safetensors.torch
 import torch
-from mmengine.config import DictAction
+from mmengine.config import Config, DictAction
 from mmengine.registry import MODELS
+from mmengine.runner import Runner
+from mmengine.utils import track_iter_progress
 from torch import Tensor, nn
 
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
@@ -27,6 +31,7 @@ from vitnas_core.errors import VitnasError
 from vitnas_core.fileio import atomic_write
 from vitnas_core.launch import read_config
 from vitnas_core.models import check_extracted, extract_model, model_config
+from vitnas_core.recalibration import recalibrate
 from vitnas_core.spaces import Arch
 
 
@@ -37,6 +42,13 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('checkpoint', help='weights of the supernet (.pth or .safetensors)')
     parser.add_argument('arch', help='an architecture file, such as best_arch.json of a search, or a name of the zoo')
     parser.add_argument('--out', type=Path, required=True, metavar='DIR', help='where the files go')
+    parser.add_argument(
+        '--recalibrate',
+        type=int,
+        default=0,
+        metavar='N',
+        help="give batch norms the architecture's statistics on N batches of the config's train_dataloader",
+    )
     parser.add_argument('--pth', action='store_true', help='write weights.pth, for tools that read only that, too')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
     parser.set_defaults(launcher='none', work_dir=None)
@@ -69,6 +81,22 @@ def write(out: Path, arch: Arch, weights: dict[str, Tensor], notes: dict[str, st
         raise VitnasError(f'--out {out} cannot be written: {err}') from None
 
 
+def recalibrate_on(model: nn.Module, arch: Arch, cfg: Config, batches: int) -> None:
+    """Take the statistics of batch norms for an architecture on the first batches of a config's training images.
+
+    Raises:
+        VitnasError: The config has no training images, or the model no batch norm to recalibrate.
+    """
+    if not cfg.get('train_dataloader'):
+        raise VitnasError(f'--recalibrate needs images: {cfg.filename} has no train_dataloader')
+    loader = Runner.build_dataloader(copy.deepcopy(cfg.train_dataloader), seed=0)
+    elastic_backbone(model).set_arch(arch)
+    shown = track_iter_progress((islice(loader, batches), min(batches, len(loader))))
+    norms = recalibrate(model, model.test_step, shown)  # type: ignore[arg-type]
+    if not norms:
+        raise VitnasError('--recalibrate is for models with batch norms that are not frozen; this one has none')
+
+
 def main(args: list[str] | None = None) -> nn.Module:
     """Extract, check, write, and say how the files are used."""
     options = parse_args(args)
@@ -78,6 +106,8 @@ def main(args: list[str] | None = None) -> nn.Module:
     model = MODELS.build(model_cfg)
     backbone = elastic_backbone(model)
     load_weights(model, options.checkpoint)
+    if options.recalibrate:
+        recalibrate_on(model.eval(), arch, cfg, options.recalibrate)
     fixed = extract_model(model.eval(), model_cfg, options.arch)
     size = backbone.settings.get('img_size', (224, 224))
     images = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))

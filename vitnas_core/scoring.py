@@ -53,9 +53,13 @@ class AnyStep:
         """What is kept of a decoded batch: a copy, as each tensor of a worker holds an open file."""
         return copy.deepcopy(batch)
 
+    def forward(self, batch: Any) -> Any:
+        """What the model makes of a batch."""
+        return self.model.val_step(batch)
+
     def run(self, batch: Any) -> None:
         """Add the results of a batch to the metrics."""
-        self.evaluator.process(self.model.val_step(batch), batch)
+        self.evaluator.process(self.forward(batch), batch)
 
 
 class AccuracyStep(AnyStep):
@@ -88,10 +92,14 @@ class AccuracyStep(AnyStep):
         same = all(image.shape == images[0].shape for image in images)
         return {'inputs': torch.stack(list(images)) if same else copy.deepcopy(images), 'labels': labels}
 
+    def forward(self, batch: Any) -> Any:
+        """The logits of a batch."""
+        inputs = self.model.data_preprocessor({'inputs': batch['inputs']}, False)['inputs']
+        return self.model(inputs, mode='tensor')
+
     def run(self, batch: Any) -> None:
         """Add the results of a batch to the metric, in the form that its own ``process`` gives them."""
-        inputs = self.model.data_preprocessor({'inputs': batch['inputs']}, False)['inputs']
-        scores = self.model(inputs, mode='tensor').softmax(1).cpu().unbind()
+        scores = self.forward(batch).softmax(1).cpu().unbind()
         self.evaluator.metrics[0].results += [
             {'pred_score': score, 'gt_label': label} for score, label in zip(scores, batch['labels'])
         ]

@@ -11,14 +11,24 @@ import torch
 from torch import Tensor, nn
 
 from tests.families import FAMILIES, Family
-from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone
+from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone, NASViT
 from vitnas_core.backbones.mixed import Sharing
 from vitnas_core.elastic import ElasticLayerNorm, ElasticLinear
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.spaces import Arch
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
-every_way = pytest.mark.parametrize('way', ['sliced', 'masked'])
+# Families whose layers take masks with their usual settings; others say why not, which is tested below.
+maskable = {name: family for name, family in FAMILIES.items() if not family.elastic().why_not_masked()}
+every_family_and_way = pytest.mark.parametrize(
+    ('family', 'way'),
+    [
+        pytest.param(family, way, id=f'{name}-{way}')
+        for name, family in FAMILIES.items()
+        for way in ('sliced', 'masked')
+        if way == 'sliced' or name in maskable
+    ],
+)
 
 
 def make(family: Family, dtype: torch.dtype = torch.float32, **settings: object) -> ElasticBackbone:
@@ -71,8 +81,7 @@ def together(archs: list[Arch], way: str, interleaved: bool = False) -> Run:
     return run
 
 
-@every_family
-@every_way
+@every_family_and_way
 @pytest.mark.parametrize('interleaved', [False, True])
 @pytest.mark.parametrize('dtype', [torch.float64, torch.float32])
 def test_equals_separate_passes(family: Family, way: str, interleaved: bool, dtype: torch.dtype) -> None:
@@ -89,8 +98,7 @@ def test_equals_separate_passes(family: Family, way: str, interleaved: bool, dty
         assert (a - b).abs().max() <= tolerance * max(1.0, float(b.abs().max())), name
 
 
-@every_family
-@every_way
+@every_family_and_way
 def test_a_batch_of_fewer_samples_than_architectures(family: Family, way: str) -> None:
     model, archs = make(family), draw(family, 5)
     x = torch.randn(3, 3, family.image, family.image)
@@ -98,8 +106,7 @@ def test_a_batch_of_fewer_samples_than_architectures(family: Family, way: str) -
     torch.testing.assert_close(together(archs, way)(model, x), expected, rtol=1e-4, atol=1e-5)
 
 
-@every_family
-@every_way
+@every_family_and_way
 def test_one_architecture_is_the_same_as_alone(family: Family, way: str) -> None:
     model, arch = make(family), family.space.smallest()
     x = torch.randn(2, 3, family.image, family.image)
@@ -108,8 +115,7 @@ def test_one_architecture_is_the_same_as_alone(family: Family, way: str) -> None
     torch.testing.assert_close(together([arch], way)(model, x), alone, rtol=1e-5, atol=1e-5)
 
 
-@every_family
-@every_way
+@every_family_and_way
 def test_what_was_shared_leaves_no_trace(family: Family, way: str) -> None:
     model, archs = make(family), draw(family, 3)
     x = torch.randn(4, 3, family.image, family.image)
@@ -123,8 +129,7 @@ def test_what_was_shared_leaves_no_trace(family: Family, way: str) -> None:
     assert torch.equal(model.eval().extract()(x)[-1], before[:, : model.out_channels(archs[2])[-1]])
 
 
-@every_family
-@every_way
+@every_family_and_way
 def test_a_pass_that_fails_leaves_no_trace(family: Family, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, archs = make(family), draw(family, 3)
     x = torch.randn(4, 3, family.image, family.image)
@@ -147,16 +152,14 @@ def test_a_pass_that_fails_leaves_no_trace(family: Family, way: str, monkeypatch
     assert torch.equal(model(x)[-1], before)
 
 
-@every_family
-@every_way
+@every_family_and_way
 def test_an_empty_batch_is_empty(family: Family, way: str) -> None:
     model = make(family)
     out = together(draw(family, 2), way)(model, torch.randn(0, 3, family.image, family.image))
     assert len(out) == 0
 
 
-@every_family
-@every_way
+@every_family_and_way
 def test_mixed_precision(family: Family, way: str) -> None:
     model, archs = make(family), draw(family, 3)
     x = torch.randn(6, 3, family.image, family.image)
@@ -168,8 +171,7 @@ def test_mixed_precision(family: Family, way: str) -> None:
     assert (out - exact).abs().max() < 0.1 * exact.abs().max()
 
 
-@every_family
-@every_way
+@every_family_and_way
 def test_every_output_of_several(family: Family, way: str) -> None:
     """Necks of detectors read all of them."""
     model, archs = make(family, out_indices=(0, 1)), draw(family, 3)
@@ -189,7 +191,7 @@ def test_auto_goes_by_the_device_and_by_what_can_be_masked() -> None:
     cpu, cuda = torch.device('cpu'), torch.device('cuda')
     for name in FAMILIES:
         model = make(FAMILIES[name])
-        assert model.slices('auto', cpu) and not model.slices('auto', cuda)
+        assert model.slices('auto', cpu) and model.slices('auto', cuda) == (name not in maskable)
         assert model.slices('sliced', cuda) and not model.slices('masked', cpu)
     assert make(FAMILIES['autoformer'], official=True).slices('auto', cuda)
 
@@ -230,6 +232,15 @@ def test_an_architecture_that_does_not_fit(family: Family) -> None:
     with pytest.raises(ArchError, match=re.escape(words)):
         model.set_archs([large, data])
     assert model.arch == small and model.running == (small,)
+
+
+@pytest.mark.parametrize('name', sorted(FAMILIES.keys() - maskable.keys()))
+def test_families_that_cannot_be_masked(name: str) -> None:
+    family = FAMILIES[name]
+    assert family.cls is NASViT or family.settings['scaling']
+    model, archs = make(family), draw(family, 2)
+    with pytest.raises(VitnasError, match="cannot share a masked pass among architectures.*; use way='sliced'"):
+        model.set_archs(archs, 'masked')
 
 
 @pytest.mark.parametrize('setting', [dict(official=True), dict(rescale=(3, 2.0)), dict(out_indices=(0, 1))], ids=str)

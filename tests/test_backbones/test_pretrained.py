@@ -31,6 +31,8 @@ from vitnas_core.errors import CheckpointError
 from vitnas_core.spaces import Arch, SearchSpace
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
+# Those with positions for an image size; NASViT's are for distances (test_nasvit.py).
+SIZED = {name: family for name, family in FAMILIES.items() if 'img_size' in family.elastic().settings}
 State = dict[str, Tensor]
 
 
@@ -184,7 +186,7 @@ def test_converted_files_say_what_they_hold(tmp_path: Path) -> None:
 # positions
 
 
-@every_family
+@pytest.mark.parametrize('family', SIZED.values(), ids=SIZED.keys())
 @pytest.mark.parametrize(
     ('stored', 'wanted'),
     [((32, 32), (40, 56)), ((24, 40), (32, 32)), ((32, 72), (48, 48)), ((40, 24), (24, 40)), ((48, 48), (32, 72))],
@@ -237,7 +239,8 @@ def test_positions_without_a_note(tmp_path: Path) -> None:
 
 def deeper(arch: Arch) -> dict[str, Any]:
     data = arch.to_dict()
-    data['stages'][-1]['blocks'].append(data['stages'][-1]['blocks'][-1])
+    blocks = next(stage['blocks'] for stage in reversed(data['stages']) if stage['blocks'])
+    blocks.append(blocks[-1])
     return data
 
 
@@ -250,7 +253,9 @@ def test_another_architecture_is_refused(family: Family, tmp_path: Path) -> None
     for held, wanted in ((small, large), (large, small), (small, deeper(small)), (large, deeper(large))):
         backbone = fixed(family, wanted)
         text = assert_refused(backbone, tmp_path / f'{held.digest()}.pth', 'holds an architecture of .*, but the back')
-        assert f'{own} ({held.digest()})' in text and f'{own} ({backbone.arch.digest()}); stages[' in text
+        assert f'{own} ({held.digest()})' in text and f'{own} ({backbone.arch.digest()}); ' in text
+        first = 'resolution: ' if held.choices != backbone.arch.choices else 'stages['
+        assert text.partition('); ')[2].startswith(first)
         assert ' → ' in text
     assert_refused(
         family.elastic(), tmp_path / f'{large.digest()}.pth', f'but the backbone is a supernet of {own}-test'
@@ -261,13 +266,16 @@ def test_another_architecture_is_refused(family: Family, tmp_path: Path) -> None
 def test_another_space_is_refused(family: Family, tmp_path: Path) -> None:
     torch.save(randomised(family.elastic()).state_dict(), tmp_path / 'w.pth')
     data = family.space.to_dict()
-    last = data['stages'][-1]  # another one whose largest architecture is the same
+    # Another one whose largest architecture is the same.
+    place, last = next(
+        (s, d) for s, d in reversed(list(enumerate(data['stages']))) if 'optional' in d or d['depth'][1:]
+    )
     key = 'optional' if 'optional' in last else 'depth'
     last[key] = [] if key == 'optional' else last[key][-1:]
     other = family.cls(space=data, **family.settings)  # type: ignore[call-arg, arg-type]
     name = f'a supernet of {family.space.name}'
     became = r'\[1\] → ' if key == 'optional' else r'\[\d, \d\] → \[\d\]'
-    message = rf'holds {name}, but the backbone is {name}; stages\[{len(data["stages"]) - 1}\].{key}: {became}'
+    message = rf'holds {name}, but the backbone is {name}; stages\[{place}\].{key}: {became}'
     assert_refused(other, tmp_path / 'w.pth', message)
     for change, _ in family.misfits:  # those that another network of the family could have
         arch = family.space.largest().to_dict()
@@ -280,11 +288,12 @@ def test_another_space_is_refused(family: Family, tmp_path: Path) -> None:
 
 
 def _larger(backbone: ElasticBackbone, family: Family) -> bool:
-    """Whether a network has something that the family's supernet lacks."""
+    """Whether a network has something that the family's supernet lacks; NASViT's positions would be interpolated."""
     whole = family.elastic().state_dict()
     return any(
         name not in whole or any(a > b for a, b in zip(tensor.shape, whole[name].shape))
         for name, tensor in backbone.state_dict().items()
+        if not name.endswith('attn.table')
     )
 
 
@@ -320,7 +329,7 @@ def test_the_sentence_has_the_names_of_the_zoo(tmp_path: Path) -> None:
 
 SETTINGS: dict[str, Any] = dict(
     patch_size=(8, 4), position=('absolute', 'none'), reach=(2, 1), rescale=(None, (3, 2.0)), official=(False, True),
-    bias=('shared', 'per-window'), shortcut=(True, False),
+    bias=('shared', 'per-window'), shortcut=(True, False), scaling=(False, True),
 )  # fmt: skip
 
 

@@ -147,7 +147,7 @@ def test_padding_is_not_seen_whatever_it_holds(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize('size', [1, 2, 3, 7])
 def test_entries_are_query_minus_key(size: int) -> None:
     order, tokens = offsets(size), positions((size, size))
-    entries = WindowTables(CPU).entries(size).view(len(tokens), len(tokens))
+    entries = WindowTables(CPU).entries(size, size, size).view(len(tokens), len(tokens))
     for (i, a), (j, b) in itertools.product(enumerate(tokens), repeat=2):
         row, column = divmod(entries[i, j].item(), 2 * size - 1)
         assert (order[row], order[column]) == (a[0] - b[0], a[1] - b[1])
@@ -163,7 +163,7 @@ def test_zigzag(size: int) -> None:
 def test_tables_are_made_once_a_pass() -> None:
     common = WindowTables(CPU)
     shifted, other = Windows.of(8, 8, 4, True), Windows.of(8, 8, 2, True)
-    assert common.entries(4) is common.entries(4)
+    assert common.entries(4, 4, 4) is common.entries(4, 4, 4)
     assert common.mask(shifted, torch.float32) is common.mask(Windows.of(8, 8, 4, True), torch.float32)
     assert common.mask(other, torch.float32).shape == (16, 1, 4, 4)
     assert common.mask(Windows.of(8, 8, 4, False), torch.float32) is None

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.families import GRAMMARS, SMALL_SPACES, SPACES
+from vitnas_core import zoo
 from vitnas_core.errors import ArchError, SpaceError
 from vitnas_core.spaces import ABSENT, Arch, SearchSpace
 
@@ -246,7 +247,7 @@ def test_errors_begin_with_the_path(arch: Arch, message: str) -> None:
 
 def test_blocks_without_choices_do_not_hide_errors() -> None:
     """Their entries of the encoding are empty, so they begin where the next stage's do."""
-    space = GRAMMARS['nasvit']
+    space = zoo.load_space('nasvit')
     arch = space.largest()
     space.validate(arch)
     data = arch.to_dict()

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,16 @@ def check_shapes(
             raise CheckpointError(f'{name_of(name)} is {got}; in {where} it is {want}')
 
 
-def read(path: Path) -> dict[str, Tensor]:
+class _Settings(dict):
+    """Stands for the settings that a published file carries, whose package need not be there."""
+
+
+def read(path: Path, keys: Sequence[str] = ('model', 'state_dict')) -> dict[str, Tensor]:
     """Read the tensors of a ``.safetensors`` file or of a checkpoint, with nothing executed.
+
+    Args:
+        path: The file.
+        keys: Under which of its entries the state dict is, the first that there is. Defaults to the usual ones.
 
     Raises:
         CheckpointError: The file is missing, damaged, or holds no state dict.
@@ -58,17 +66,18 @@ def read(path: Path) -> dict[str, Tensor]:
     try:
         if path.suffix == '.safetensors':
             return safetensors.torch.load_file(path)
-        # The official files carry their command line.
-        with torch.serialization.safe_globals([argparse.Namespace]):
+        # The official files carry their command line, or settings of yacs.
+        with torch.serialization.safe_globals([argparse.Namespace, (_Settings, 'yacs.config.CfgNode')]):
             data = torch.load(path, map_location='cpu', weights_only=True)
     except FileNotFoundError:
         raise CheckpointError(f'there is no file {path}') from None
     except Exception as err:
         reason = f'{type(err).__name__}: {str(err).splitlines()[0] if str(err) else ""}'
         raise CheckpointError(f'{path} cannot be read as a checkpoint of torch or safetensors ({reason})') from None
-    for key in ('model', 'state_dict'):
+    for key in keys:
         if isinstance(data, dict) and isinstance(data.get(key), dict):
             data = data[key]
+            break
     if not isinstance(data, dict) or not data or not all(isinstance(value, Tensor) for value in data.values()):
         raise CheckpointError(f'{path} holds no state dict')
     return data

@@ -2,10 +2,21 @@
 
 from .autoformer import AutoFormer
 from .base import ElasticBackbone, cut_to_shape, elastic_backbone, unwrap
+from .nasvit import NASViT
 from .s3 import S3
 from .vit_res import ViTRes
 
-FAMILIES: dict[str, type[ElasticBackbone]] = {cls.family: cls for cls in (AutoFormer, S3, ViTRes)}
+FAMILIES: dict[str, type[ElasticBackbone]] = {cls.family: cls for cls in (AutoFormer, S3, ViTRes, NASViT)}
 """Family name of architecture files → backbone."""
 
-__all__ = ['FAMILIES', 'S3', 'AutoFormer', 'ElasticBackbone', 'ViTRes', 'cut_to_shape', 'elastic_backbone', 'unwrap']
+__all__ = [
+    'FAMILIES',
+    'S3',
+    'AutoFormer',
+    'ElasticBackbone',
+    'NASViT',
+    'ViTRes',
+    'cut_to_shape',
+    'elastic_backbone',
+    'unwrap',
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from ..elastic import (
     ElasticLinear,
     RelativePositions2D,
     Reorder,
+    SwitchableScale,
     TokenGrid,
     attend,
     order_heads,
@@ -31,7 +33,7 @@ from ..elastic import (
 from ..errors import ArchError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
-from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates
+from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, options_of
 from .tokens import OUT_TYPES, format_tokens
 
 
@@ -100,10 +102,19 @@ class Block(nn.Module):
         attn_drop: Dropout of the attention weights.
         drop_path: Chance that a sample skips a branch.
         official: See :class:`QKV`.
+        widths: Widths with scaling vectors of their own; None for no scaling.
     """
 
     def __init__(
-        self, width: int, num_heads: int, hidden: int, reach: int, attn_drop: float, drop_path: float, official: bool
+        self,
+        width: int,
+        num_heads: int,
+        hidden: int,
+        reach: int,
+        attn_drop: float,
+        drop_path: float,
+        official: bool,
+        widths: Sequence[int] | None,
     ) -> None:
         super().__init__()
         self.norm1 = ElasticLayerNorm(width)
@@ -111,6 +122,7 @@ class Block(nn.Module):
         self.norm2 = ElasticLayerNorm(width)
         self.fc1 = ElasticLinear(width, hidden)
         self.fc2 = ElasticLinear(hidden, width)
+        self.scale_attn, self.scale_mlp = SwitchableScale.pair(widths)
         self.drop_path = DropPath(drop_path)
         self.mlp_scale = 1.0
 
@@ -133,8 +145,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, grid: TokenGrid | None) -> Tensor:
         """(B, N, E) → (B, N, E)."""
-        x = x + self.drop_path(self.attn(self.norm1(x), grid))
-        hidden = self.fc2(F.gelu(self.fc1(self.norm2(x))))
+        x = x + self.drop_path(self.scale_attn(self.attn(self.norm1(x), grid)))
+        hidden = self.scale_mlp(self.fc2(F.gelu(self.fc1(self.norm2(x)))))
         return x + self.drop_path(hidden if self.mlp_scale == 1.0 else hidden * self.mlp_scale)
 
 
@@ -168,6 +180,8 @@ class AutoFormer(ElasticBackbone):
         rescale: (heads, ratio): multiply attention by heads / active heads and MLPs by ratio / active
             ratio, the published code's ``scale`` flag (off in its commands). Defaults to None: off.
         official: Cut the qkv bias as the published code does (needed for its weights). Defaults to False.
+        scaling: Whether branches are scaled by vectors that architectures of other widths do not share (NASViT,
+            Sec. 3). Defaults to False.
         init_cfg: As everywhere in mm. Defaults to None.
 
     Raises:
@@ -175,8 +189,8 @@ class AutoFormer(ElasticBackbone):
     """
 
     family = 'autoformer'
-    cost_settings = ('img_size', 'patch_size', 'position', 'reach')
-    weight_settings = ('patch_size', 'position', 'reach', 'rescale', 'official')
+    cost_settings = ('img_size', 'patch_size', 'position', 'reach', 'scaling')
+    weight_settings = ('patch_size', 'position', 'reach', 'rescale', 'official', 'scaling')
 
     def __init__(
         self,
@@ -193,6 +207,7 @@ class AutoFormer(ElasticBackbone):
         drop_path_rate: float = 0.0,
         rescale: tuple[int, float] | None = None,
         official: bool = False,
+        scaling: bool = False,
         init_cfg: dict | None = None,
     ) -> None:
         settings: dict[str, Any] = dict(
@@ -206,6 +221,7 @@ class AutoFormer(ElasticBackbone):
             drop_path_rate=drop_path_rate,
             rescale=tuple(rescale) if isinstance(rescale, list) else rescale,
             official=official,
+            scaling=scaling,
         )
         super().__init__(arch, space, settings, init_cfg)
         maxima = _maxima(self.space)
@@ -233,6 +249,7 @@ class AutoFormer(ElasticBackbone):
                 attn_drop=attn_drop_rate,
                 drop_path=drop_path_rate * i / last,
                 official=official,
+                widths=options_of(self.space, 0, 'embed_dim') if scaling else None,
             )
             for i, (heads, ratio) in enumerate(maxima[1])
         )
@@ -274,6 +291,7 @@ class AutoFormer(ElasticBackbone):
                 f'stages[0].blocks has {len(choices)} entries; the weights have {fewest} to {len(self.blocks)} blocks'
             )
         for i, ((heads, ratio), block) in enumerate(zip(choices, self._blocks)):
+            SwitchableScale.check(block.scale_mlp, 'stages[0].embed_dim', embed_dim)
             if 3 * HEAD_DIM * heads > block.attn.qkv.out_features:
                 most = block.attn.proj.in_features // HEAD_DIM
                 raise ArchError(f'stages[0].blocks[{i}].num_heads is {heads}; the weights have {most}')
@@ -327,7 +345,7 @@ class AutoFormer(ElasticBackbone):
 
     def why_not_masked(self) -> str:
         """Outputs without a norm, and the published code's ways with scales and biases."""
-        for name, value in (('out_indices', (-1,)), ('rescale', None), ('official', False)):
+        for name, value in (('out_indices', (-1,)), ('rescale', None), ('official', False), ('scaling', False)):
             if self.settings[name] != value:
                 return f'AutoFormer cannot share a masked pass among architectures with {name}={self.settings[name]!r}'
         return ''
@@ -390,6 +408,7 @@ class AutoFormer(ElasticBackbone):
         patch_size: int = 16,
         position: str = 'absolute',
         reach: int = 14,
+        scaling: bool = False,
     ) -> Cost:
         """Parameters and multiply-accumulates of an architecture, without building it.
 
@@ -404,12 +423,14 @@ class AutoFormer(ElasticBackbone):
             patch_size: Side of a patch. Defaults to 16.
             position: ``'absolute'``, ``'conditional'`` or ``'none'``. Defaults to ``'absolute'``.
             reach: Largest relative offset; 0 for no relative positions. Defaults to 14.
+            scaling: Whether branches are scaled. Defaults to False.
 
         Raises:
             VitnasError: The architecture is not AutoFormer's, ``position`` is none of these, or a size is
                 not a whole number above 0.
         """
-        return autoformer_cost(zoo.load_arch(arch), input_size, num_classes, img_size, patch_size, position, reach)
+        arch = zoo.load_arch(arch)
+        return autoformer_cost(arch, input_size, num_classes, img_size, patch_size, position, reach, scaling)
 
 
 def _add_conditional(tokens: Tensor, peg: nn.Module, grid: tuple[int, int]) -> Tensor:

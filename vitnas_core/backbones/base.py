@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost
-from ..elastic import Reorder
+from ..elastic import Reorder, SwitchableScale
 from ..errors import ArchError, SpaceError, VitnasError
 from ..spaces import Arch, SearchSpace
 from .mixed import Mixture, Sharing, has_block, masks, run_sliced
@@ -280,13 +280,13 @@ class ElasticBackbone(BaseModule):
         return depths
 
     def position_weights(self) -> set[str]:
-        """Tokens and tables of positions: what is no weight of a linear layer, a convolution or a norm."""
+        """Tokens and tables of positions: what is no weight of a linear layer, a convolution, a norm or a scaling."""
         layers = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.modules.batchnorm._BatchNorm)
         known = {
             id(parameter)
             for module in self.modules()
-            if isinstance(module, layers)
-            for parameter in module.parameters(recurse=False)
+            if isinstance(module, (*layers, SwitchableScale))
+            for parameter in module.parameters(recurse=isinstance(module, SwitchableScale))
         }
         return {name for name, parameter in self.named_parameters() if id(parameter) not in known}
 
@@ -350,6 +350,11 @@ def check_ascending(space: SearchSpace, who: str) -> None:
     for name, options in (entry for choice in choices for entry in choice.options):
         if any(isinstance(a, str) or isinstance(b, str) or a > b for a, b in zip(options, options[1:])):
             raise SpaceError(f'{name} of an {who} space should list numbers, smallest first, but got {list(options)}')
+
+
+def options_of(space: SearchSpace, stage: int, name: str) -> list[int]:
+    """What a stage of a space offers for a choice of whole numbers."""
+    return [int(value) for value in dict(space.stages[stage].choices.options)[name]]
 
 
 def check_rates(settings: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .. import zoo
 from ..checkpoints import check_fit, load_file
+from ..elastic import centre, prefix
 from ..errors import ArchError, CheckpointError, VitnasError
 from ..jsondata import difference
 from ..spaces import SearchSpace
@@ -154,7 +155,7 @@ def _cut(
 
 
 def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Cut tensors, by name, to the leading part that a smaller network holds.
+    """Cut tensors, by name, to the part that a smaller network holds; see :func:`cut`.
 
     Args:
         source: State dict of the larger network.
@@ -163,12 +164,18 @@ def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> 
     Raises:
         ArchError: A tensor is missing or smaller than asked.
     """
-    cut = {}
+    parts = {}
     for name, wanted in target.items():
         if name not in source:
             raise ArchError(f'the weights have no {name}')
         tensor = source[name]
         if tensor.ndim != wanted.ndim or any(have < want for have, want in zip(tensor.shape, wanted.shape)):
             raise ArchError(f'{name} has shape {tuple(tensor.shape)}, too small for {tuple(wanted.shape)}')
-        cut[name] = tensor[tuple(slice(0, size) for size in wanted.shape)].clone()
-    return cut
+        parts[name] = cut(tensor, wanted.shape).clone()
+    return parts
+
+
+def cut(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """The part of a tensor that a smaller network holds: the first entries of every axis, the centre of a kernel."""
+    leading = prefix(tensor, *shape[:2]) if len(shape) == 4 else prefix(tensor, *shape)
+    return centre(leading, shape[-1]) if len(shape) == 4 else leading

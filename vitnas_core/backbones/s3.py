@@ -20,6 +20,7 @@ from ..elastic import (
     ElasticLinear,
     RelativeBias,
     Reorder,
+    SwitchableScale,
     Windows,
     WindowTables,
     attend,
@@ -30,7 +31,7 @@ from ..elastic import (
 from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
-from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, check_stages
+from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, check_stages, options_of
 from .mixed import Sharing
 
 BIASES = ('shared', 'per-window')
@@ -104,16 +105,20 @@ class Block(nn.Module):
         width: Largest width of the tokens.
         hidden: Largest hidden width of the MLP.
         drop_path: Chance that a sample skips a branch.
+        widths: Widths with scaling vectors of their own; None for no scaling.
         **attention: Arguments of :class:`WindowAttention`.
     """
 
-    def __init__(self, width: int, hidden: int, drop_path: float, **attention: Any) -> None:
+    def __init__(
+        self, width: int, hidden: int, drop_path: float, widths: Sequence[int] | None, **attention: Any
+    ) -> None:
         super().__init__()
         self.norm1 = ElasticLayerNorm(width)
         self.attn = WindowAttention(width, **attention)
         self.norm2 = ElasticLayerNorm(width)
         self.fc1 = ElasticLinear(width, hidden)
         self.fc2 = ElasticLinear(hidden, width)
+        self.scale_attn, self.scale_mlp = SwitchableScale.pair(widths)
         self.drop_path = DropPath(drop_path)
 
     def set_choice(self, embed_dim: int, choice: S3Block, side: int) -> None:
@@ -135,8 +140,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, common: WindowTables) -> Tensor:
         """(B, H, W, E) → (B, H, W, E)."""
-        x = x + self.drop_path(self.attn(self.norm1(x), common))
-        return x + self.drop_path(self.fc2(F.gelu(self.fc1(self.norm2(x)))))
+        x = x + self.drop_path(self.scale_attn(self.attn(self.norm1(x), common)))
+        return x + self.drop_path(self.scale_mlp(self.fc2(F.gelu(self.fc1(self.norm2(x))))))
 
 
 class PatchEmbedding(nn.Module):
@@ -217,6 +222,8 @@ class S3(ElasticBackbone):
             it takes over from AutoFormer, and lets every step train what all windows use. Defaults to ``'shared'``.
         out_indices: After which stages features are returned, each behind a norm of its own; negative ones count
             from the last. Stages behind the last of them do not run. Defaults to (-1,).
+        scaling: Whether branches are scaled by vectors that architectures of other widths do not share (NASViT,
+            Sec. 3). Defaults to False.
         attn_drop_rate: Dropout of attention weights. Defaults to 0.
         drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
         init_cfg: As everywhere in mm. Defaults to None.
@@ -226,8 +233,8 @@ class S3(ElasticBackbone):
     """
 
     family = 's3'
-    cost_settings = ('img_size', 'patch_size', 'out_indices')
-    weight_settings = ('patch_size', 'bias')
+    cost_settings = ('img_size', 'patch_size', 'out_indices', 'scaling')
+    weight_settings = ('patch_size', 'bias', 'scaling')
 
     def __init__(
         self,
@@ -237,6 +244,7 @@ class S3(ElasticBackbone):
         patch_size: int = 4,
         bias: str = 'shared',
         out_indices: tuple[int, ...] = (-1,),
+        scaling: bool = False,
         attn_drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
         init_cfg: dict | None = None,
@@ -246,6 +254,7 @@ class S3(ElasticBackbone):
             patch_size=patch_size,
             bias=bias,
             out_indices=tuple(out_indices) if isinstance(out_indices, (list, tuple)) else out_indices,
+            scaling=scaling,
             attn_drop_rate=attn_drop_rate,
             drop_path_rate=drop_path_rate,
         )
@@ -272,6 +281,7 @@ class S3(ElasticBackbone):
                 width=width,
                 hidden=int(width * block.mlp_ratio),
                 drop_path=self.settings['drop_path_rate'] * (first + b) / max(1, last),
+                widths=options_of(self.space, s, 'embed_dim') if self.settings['scaling'] else None,
                 num_heads=block.num_heads,
                 sizes=self._table_sizes(s, b),
                 shifted=b % 2 == 1,
@@ -342,6 +352,11 @@ class S3(ElasticBackbone):
                 widths[self.get_submodule(f'norm{s}')] = stage.embed_dim
         return widths
 
+    def why_not_masked(self) -> str:
+        """Scaling vectors, of which each width has its own."""
+        scaled = self.settings['scaling']
+        return 'S3 cannot share a masked pass among architectures with scaling=True' if scaled else ''
+
     def share(self, sharing: Sharing) -> None:
         """Set the windows of each sample."""
         stages = [read_s3(arch) for arch in sharing.archs]
@@ -393,6 +408,7 @@ class S3(ElasticBackbone):
         img_size: int | tuple[int, int] = 224,
         patch_size: int = 4,
         out_indices: tuple[int, ...] = (-1,),
+        scaling: bool = False,
     ) -> Cost:
         """Parameters and multiply-accumulates of an architecture, without building it.
 
@@ -406,16 +422,18 @@ class S3(ElasticBackbone):
             img_size: Image side for which bias tables are stored. Defaults to 224.
             patch_size: Side of a patch. Defaults to 4.
             out_indices: After which stages there is a norm; stages behind them are not run. Defaults to (-1,).
+            scaling: Whether branches are scaled. Defaults to False.
 
         Raises:
             VitnasError: The architecture is not S3's, or a size is not a whole number above 0.
         """
-        return s3_cost(zoo.load_arch(arch), input_size, num_classes, img_size, patch_size, out_indices)
+        return s3_cost(zoo.load_arch(arch), input_size, num_classes, img_size, patch_size, out_indices, scaling)
 
 
 def _check_block(path: str, width: int, choice: S3Block, block: Block, side: int) -> None:
     """Check that a block's weights can run its choices."""
     attn = block.attn
+    SwitchableScale.check(block.scale_mlp, f'{path.partition(".")[0]}.embed_dim', width)
     if HEAD_DIM * choice.num_heads > attn.proj.in_features:
         raise ArchError(f'{path}.num_heads is {choice.num_heads}; the weights have {attn.proj.in_features // HEAD_DIM}')
     if int(width * choice.mlp_ratio) > block.fc1.out_features:

@@ -28,6 +28,7 @@ def autoformer_cost(
     patch_size: int,
     position: str,
     reach: int,
+    scaling: bool,
 ) -> Cost:
     """Parameters and multiply-accumulates; arguments and convention as ``AutoFormer.cost`` says."""
     width, choices = read_autoformer(arch)
@@ -43,7 +44,7 @@ def autoformer_cost(
         macs += patches * width * PEG_SIDE * PEG_SIDE
     for heads, ratio in choices:
         more = _block_cost(width, heads, ratio, patches + 1, reach)
-        params += more[0]
+        params += more[0] + scaling * 2 * width
         macs += more[1]
     return Cost(params, macs)
 

@@ -37,6 +37,7 @@ def s3_cost(
     img_size: int | tuple[int, int],
     patch_size: int,
     out_indices: Sequence[int],
+    scaling: bool,
 ) -> Cost:
     """Parameters and multiply-accumulates; arguments and convention as ``S3.cost`` says."""
     stages = read_s3(arch)
@@ -57,7 +58,7 @@ def s3_cost(
         macs += runs * size[0] * size[1] * 4 * previous * width
         for block in stage.blocks:
             more = _block_cost(width, block, size, side)
-            params += more[0]
+            params += more[0] + scaling * 2 * width
             macs += runs * more[1]
         previous = width
     width = stages[outputs[-1]].embed_dim

@@ -4,32 +4,41 @@ from .attention import attend
 from .importance import Reorder, order_heads, order_hidden
 from .layers import (
     DropPath,
+    ElasticBatchNorm2d,
     ElasticConv2d,
     ElasticDepthwiseConv2d,
+    ElasticImageNorm,
     ElasticLayerNorm,
     ElasticLinear,
 )
 from .masks import keep, masked_layer_norm
+from .mbconv import MBConv
 from .pooling import GradientPool
 from .positions import resize_positions
 from .relative import RelativePositions2D, TokenGrid
-from .slicing import pad_channels, prefix
-from .windows import RelativeBias, Windows, WindowTables, zigzag
+from .scaling import SwitchableScale
+from .slicing import centre, pad_channels, prefix
+from .windows import RelativeBias, Windows, WindowTables, resize_table, zigzag
 
 __all__ = [
     'DropPath',
+    'ElasticBatchNorm2d',
     'ElasticConv2d',
     'ElasticDepthwiseConv2d',
+    'ElasticImageNorm',
     'ElasticLayerNorm',
     'ElasticLinear',
     'GradientPool',
+    'MBConv',
     'RelativeBias',
     'RelativePositions2D',
     'Reorder',
+    'SwitchableScale',
     'TokenGrid',
     'WindowTables',
     'Windows',
     'attend',
+    'centre',
     'keep',
     'masked_layer_norm',
     'order_heads',
@@ -37,5 +46,6 @@ __all__ = [
     'pad_channels',
     'prefix',
     'resize_positions',
+    'resize_table',
     'zigzag',
 ]

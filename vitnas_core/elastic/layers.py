@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .masks import keep, masked_layer_norm
 from .pooling import GradientPool
-from .slicing import prefix
+from .slicing import centre, prefix
 
 
 class ElasticLinear(nn.Linear):
@@ -55,12 +55,19 @@ class ElasticConv2d(nn.Conv2d):
         kernel_size: Side of a filter.
         stride: Pixels from one position to the next. Defaults to 1.
         padding: Zeros around the image. Defaults to 0.
+        bias: Whether there is a bias. Defaults to True.
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        bias: bool = True,
     ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding)
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=bias)
         self.width = out_channels
         """The active number of filters."""
         self.pool: GradientPool | None = None
@@ -74,21 +81,44 @@ class ElasticConv2d(nn.Conv2d):
 
 
 class ElasticDepthwiseConv2d(nn.Conv2d):
-    """A depth-wise convolution of the channels that arrive, with the first filters; the image keeps its size.
+    """A depth-wise convolution of the channels that arrive, with the first filters or the centre of them.
 
     Args:
         channels: Largest number of channels.
-        kernel_size: Side of a filter, an odd number; the image is padded with kernel_size // 2 zeros.
+        kernel_size: Side of the largest filter, an odd number; the image is padded with half the active one.
+        stride: Pixels from one position to the next. Defaults to 1.
+        bias: Whether there is a bias. Defaults to True.
     """
 
-    def __init__(self, channels: int, kernel_size: int) -> None:
-        super().__init__(channels, channels, kernel_size, padding=kernel_size // 2, groups=channels)
+    def __init__(self, channels: int, kernel_size: int, stride: int = 1, bias: bool = True) -> None:
+        super().__init__(channels, channels, kernel_size, stride, kernel_size // 2, groups=channels, bias=bias)
+        self.side = kernel_size
+        """The active side of the filters."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Filter each channel of (B, width, H, W) by itself."""
         width = x.shape[1]
         bias = None if self.bias is None else prefix(self.bias, width)
-        return F.conv2d(x, prefix(self.weight, width), bias, padding=self.padding, groups=width)
+        weight = centre(prefix(self.weight, width), self.side)
+        return F.conv2d(x, weight, bias, self.stride, self.side // 2, groups=width)
+
+
+class ElasticBatchNorm2d(nn.BatchNorm2d):
+    """A batch norm of the channels that arrive, with the first entries of gain, bias and running statistics.
+
+    Statistics that training leaves are those of many architectures: recalibrate them for one before it is scored
+    (:func:`~vitnas_core.recalibration.recalibrate`). ``num_batches_tracked`` stays as it is.
+
+    Args:
+        channels: Largest width.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (B, width, H, W), by the statistics of the batch while training."""
+        tensors = (self.running_mean, self.running_var, self.weight, self.bias)
+        mean, var, weight, bias = (None if tensor is None else prefix(tensor, x.shape[1]) for tensor in tensors)
+        momentum = 0.0 if self.momentum is None else self.momentum
+        return F.batch_norm(x, mean, var, weight, bias, self.training, momentum, self.eps)
 
 
 class ElasticLayerNorm(nn.LayerNorm):
@@ -110,6 +140,19 @@ class ElasticLayerNorm(nn.LayerNorm):
             return masked_layer_norm(x, self.mask, self.weight, self.bias, self.eps)
         width = x.shape[-1]
         return F.layer_norm(x, (width,), prefix(self.weight, width), prefix(self.bias, width), self.eps)
+
+
+class ElasticImageNorm(nn.LayerNorm):
+    """A layer norm over all tokens and channels of an image, with a gain and a bias a channel (NASViT's code).
+
+    Args:
+        channels: Largest width.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (B, N, width), each sample by one mean and one deviation."""
+        width = x.shape[-1]
+        return F.layer_norm(x, x.shape[1:], eps=self.eps) * prefix(self.weight, width) + prefix(self.bias, width)
 
 
 class DropPath(nn.Module):

@@ -14,6 +14,12 @@ def prefix(tensor: Tensor, *sizes: int) -> Tensor:
     return tensor
 
 
+def centre(kernels: Tensor, side: int) -> Tensor:
+    """The centres of square kernels (…, k, k), as a view; the tensor itself where nothing is cut."""
+    margin = (kernels.shape[-1] - side) // 2
+    return kernels[..., margin : margin + side, margin : margin + side] if margin else kernels
+
+
 def pad_channels(features: Tensor, channels: int, axis: int) -> Tensor:
     """Zeros behind the active channels up to ``channels``, so that necks and heads of full width take the features."""
     missing = channels - features.shape[axis]

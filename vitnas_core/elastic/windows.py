@@ -100,17 +100,25 @@ class WindowTables:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._entries: dict[int, Tensor] = {}
+        self._entries: dict[tuple[int, int, int], Tensor] = {}
         self._masks: dict[Windows, Tensor] = {}
 
-    def entries(self, size: int) -> Tensor:
-        """The entry of a flat (2 · size − 1)² table for each query and key of a window, (tokens · tokens)."""
-        if size not in self._entries:
-            position = torch.arange(size, device=self.device)
-            offset = position[:, None] - position[None, :]  # query minus key
-            place = 2 * offset.abs() - (offset < 0).long()  # as zigzag() orders them
-            self._entries[size] = (place[:, None, :, None] * (2 * size - 1) + place[None, :, None, :]).flatten()
-        return self._entries[size]
+    def entries(self, height: int, width: int, size: int) -> Tensor:
+        """The entry of a flat (2 · size − 1)² table for each query and key of a map, (tokens · tokens).
+
+        Tokens that are further apart than a table of windows of that size knows take its outermost entry.
+        """
+        key = height, width, size
+        if key not in self._entries:
+            rows, columns = (self._places(length, size) for length in (height, width))
+            self._entries[key] = (rows[:, None, :, None] * (2 * size - 1) + columns[None, :, None, :]).flatten()
+        return self._entries[key]
+
+    def _places(self, length: int, size: int) -> Tensor:
+        """Where a table has the offset of each query and key on one axis, (length, length)."""
+        position = torch.arange(length, device=self.device)
+        offset = (position[:, None] - position[None, :]).clamp(1 - size, size - 1)  # query minus key
+        return 2 * offset.abs() - (offset < 0).long()  # as zigzag() orders them
 
     def mask(self, windows: Windows, dtype: torch.dtype) -> Tensor | None:
         """What is added to the scores, (windows, 1, tokens, tokens); None where it would be nothing."""
@@ -168,7 +176,7 @@ class RelativeBias(nn.Module):
         """The bias (heads, tokens, tokens) of a window that is asked for, where it may be clamped to a smaller one."""
         side = 2 * windows.size - 1
         table = prefix(self.tables[self._name(size)], num_heads, side, side).flatten(1)
-        return table.index_select(1, common.entries(windows.size)).unflatten(1, (windows.size**2, -1))
+        return table.index_select(1, common.entries(*(windows.size,) * 3)).unflatten(1, (windows.size**2, -1))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Interpolate tables of a checkpoint of other window sizes, as Swin's are for larger images; it is said so.

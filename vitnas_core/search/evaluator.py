@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from ..backbones import elastic_backbone
 from ..errors import VitnasError
+from ..recalibration import recalibrate
 from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
 from .racing import Racing
@@ -50,6 +51,8 @@ class SubnetEvaluator:
             first that the metrics return.
         racing: When to drop a candidate early. Defaults to None: never.
         keep_gb: Decoded batches are kept up to this size; those beyond are decoded for every candidate.
+        recalibrate: On how many of the batches the statistics of batch norms are taken for each architecture before it
+            is scored; without them those of the supernet's training count, which are of all. Defaults to 0: none.
 
     Raises:
         VitnasError: Racing is asked for with a metric that is not a mean over images, or a metric scores other images.
@@ -63,10 +66,11 @@ class SubnetEvaluator:
         metric: str | None = None,
         racing: Racing | None = None,
         keep_gb: float = 4.0,
+        recalibrate: int = 0,
     ) -> None:
         self.model, self.dataloader, self.evaluator = model, dataloader, evaluator
         self.backbone = elastic_backbone(model)
-        self.metric, self.racing = metric, racing
+        self.metric, self.racing, self.recalibrate = metric, racing, recalibrate
         self.num_batches, self.num_samples = len(dataloader), len(dataloader.dataset)  # type: ignore[arg-type]
         self._room = keep_gb * 2**30
         self._kept: list[Any] = []
@@ -86,8 +90,7 @@ class SubnetEvaluator:
             share: The part of the batches to use, from the first on. Defaults to 1.
             floor: With racing: the score that the candidate must be able to reach. Defaults to None.
         """
-        self.model.eval()
-        self.backbone.set_arch(arch)
+        self.activate(arch)
         wanted = max(1, math.ceil(share * self.num_batches - 1e-9))
         self.step.start()
         race = _Race(self, floor) if self.racing is not None and floor is not None and share == 1.0 else None
@@ -97,6 +100,13 @@ class SubnetEvaluator:
                 return Score(self._value(), complete=False)
         value = self._value()
         return Score(value, complete=math.isfinite(value))
+
+    def activate(self, arch: Arch) -> None:
+        """Let the model be an architecture, as it is scored."""
+        self.model.eval()
+        self.backbone.set_arch(arch)
+        if self.recalibrate:
+            recalibrate(self.model, self.step.forward, self._batches(min(self.recalibrate, self.num_batches)))
 
     def _batches(self, wanted: int) -> Iterator[Any]:
         """The first batches: kept ones, then those that are decoded anew and kept while there is room."""

@@ -46,6 +46,7 @@ class Supernet:
         model.setdefault('data_preprocessor', config.get('data_preprocessor'))
         self.model = MODELS.build(fill_auto(model))
         load_weights(self.model, checkpoint)
+        self._held_out: SubnetEvaluator | None = None
 
     @property
     def space(self) -> SearchSpace:
@@ -63,6 +64,16 @@ class Supernet:
         search = self.config.train_cfg
         metrics = Evaluator(metrics=copy.deepcopy(search['evaluator']))
         return SubnetEvaluator(self.model, Runner.build_dataloader(whole, seed=0), metrics, search.get('metric'))
+
+    def score(self, scorer: SubnetEvaluator, arch: Arch) -> float:
+        """Score an architecture; where the search recalibrates batch norms, they are on its hold-out images."""
+        batches = self.config.train_cfg.get('recalibrate', 0)
+        if batches:
+            if self._held_out is None:
+                self._held_out = self.scorer(self.config.train_dataloader)
+                self._held_out.recalibrate = batches
+            self._held_out.activate(arch)
+        return scorer.evaluate(arch).value
 
     def draw(self, macs: float, num: int, rng: np.random.Generator) -> list[Arch]:
         """Different random architectures within 5 % of a number of MACs.
@@ -85,9 +96,24 @@ def rank(supernet: Supernet, truth: Truth) -> tuple[dict[str, float], list[float
         use), and the number of architectures. Then the score of each architecture.
     """
     scorer = supernet.scorer(supernet.config.train_dataloader)
-    scores = [scorer.evaluate(entry.arch).value for entry in truth.archs]
+    scores = [supernet.score(scorer, entry.arch) for entry in truth.archs]
     alone = score_ranking(truth.scores, [entry.macs for entry in truth.archs])
     return {**score_ranking(truth.scores, scores), 'macs_kendall': alone['kendall'], 'num': len(scores)}, scores
+
+
+def ends(supernet: Supernet) -> dict[str, float]:
+    """Test the largest and the smallest architecture, with inherited weights.
+
+    Returns:
+        ``largest`` and ``smallest`` as the search scores them; where that recalibrates batch norms, also
+        ``largest_raw`` and ``smallest_raw`` with the statistics that the training left.
+    """
+    scorer = supernet.scorer(supernet.config.test_dataloader)
+    archs = {'largest': supernet.space.largest(), 'smallest': supernet.space.smallest()}
+    raw = {}
+    if supernet.config.train_cfg.get('recalibrate', 0):  # before the first recalibration, which changes them
+        raw = {f'{name}_raw': scorer.evaluate(arch).value for name, arch in archs.items()}
+    return {**{name: supernet.score(scorer, arch) for name, arch in archs.items()}, **raw}
 
 
 def compare(supernet: Supernet, searched: Arch, num_random: int, rng: np.random.Generator) -> dict[str, float]:
@@ -101,10 +127,10 @@ def compare(supernet: Supernet, searched: Arch, num_random: int, rng: np.random.
     cost = supernet.price(searched)
     drawn = supernet.draw(cost.macs, num_random, rng)
     scores = {
-        'searched': scorer.evaluate(searched).value,
-        'random': float(np.mean([scorer.evaluate(arch).value for arch in drawn])),
-        'largest': scorer.evaluate(supernet.space.largest()).value,
-        'smallest': scorer.evaluate(supernet.space.smallest()).value,
+        'searched': supernet.score(scorer, searched),
+        'random': float(np.mean([supernet.score(scorer, arch) for arch in drawn])),
+        'largest': supernet.score(scorer, supernet.space.largest()),
+        'smallest': supernet.score(scorer, supernet.space.smallest()),
     }
     return {
         **scores,
@@ -139,6 +165,6 @@ def under_budgets(supernet: Supernet, candidates: Sequence[Candidate], budgets: 
         if not within:
             raise VitnasError(f'none of the {len(candidates)} candidates has at most {budget:g} MACs')
         best = within[0]
-        measures[f'accuracy_{i}'] = scorer.evaluate(best.arch).value
+        measures[f'accuracy_{i}'] = supernet.score(scorer, best.arch)
         measures[f'holdout_{i}'], measures[f'macs_{i}'] = best.score, best.cost['macs']
     return measures

@@ -22,6 +22,7 @@ from ...errors import VitnasError
 from ...fileio import atomic_write
 from ...registry import HOOKS
 from ...spaces import Arch
+from .recalibrate import RecalibrateHook
 
 COLUMNS = ('epoch', 'iter', 'name', 'metric', 'value', 'macs', 'params')
 """Columns of the CSV file, one row an architecture and metric."""
@@ -106,17 +107,23 @@ def _write(path: Path, rows: list[Row]) -> None:
 
 @torch.no_grad()
 def _evaluate(runner: Runner, archs: dict[str, Arch]) -> dict[str, tuple[dict[str, float], Cost]]:
-    """Metrics and costs of each architecture on the val data, of which each batch is loaded once."""
+    """Metrics and costs of each architecture on the val data, of which each batch is loaded once where that can be."""
     model, loop = runner.model, runner.val_loop
     backbone, classes = elastic_backbone(model), getattr(getattr(unwrap(model), 'head', None), 'num_classes', 0)
     evaluators = {name: copy.deepcopy(loop.evaluator) for name in archs}
     size: tuple[int, int] | None = None
+    recalibration = [hook for hook in runner.hooks if isinstance(hook, RecalibrateHook)]
     model.eval()
-    for batch in loop.dataloader:
-        size = size or _image_size(unwrap(model), batch)
-        for name, arch in archs.items():
-            backbone.set_arch(arch)
-            evaluators[name].process(data_samples=model.val_step(batch), data_batch=batch)
+    # Batch norms have room for the statistics of one architecture.
+    for group in [[name] for name in archs] if recalibration else [list(archs)]:
+        for hook in recalibration:
+            backbone.set_arch(archs[group[0]])
+            hook.recalibrate(runner)
+        for batch in loop.dataloader:
+            size = size or _image_size(unwrap(model), batch)
+            for name in group:
+                backbone.set_arch(archs[name])
+                evaluators[name].process(data_samples=model.val_step(batch), data_batch=batch)
     model.train()
     metrics = {name: evaluators[name].evaluate(len(loop.dataloader.dataset)) for name in archs}
     assert size is not None  # there is a batch

@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from mmcv.ops import SyncBatchNorm
 from mmengine.dist import get_rank, get_world_size
 from mmengine.logging import print_log
 from mmengine.optim import OptimWrapper
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor
 
 from ...backbones import elastic_backbone
 from ...backbones.mixed import WAYS
 from ...errors import VitnasError
+from ...recalibration import batch_norms
 from ...registry import RULES
 from ...spaces import Arch
 from ..samplers import ArchSampler
@@ -57,7 +56,7 @@ class MultiArch(TrainingRule):
         backbone.set_archs(sampler.num_archs * [backbone.arch], self.way)  # says why this way cannot be
         backbone.set_arch(backbone.arch)
         shared = {id(part) for module in backbone.shared_modules() for part in module.modules()}
-        found = [name for name, norm in _batch_norms(model) if id(norm) not in shared]
+        found = [name for name, norm in batch_norms(model).items() if id(norm) not in shared]
         if found:
             raise VitnasError(
                 f'vitnas.MultiArch cannot train {found[0]}: a batch norm takes its mean over samples of different '
@@ -88,14 +87,3 @@ class MultiArch(TrainingRule):
                 'current',
                 logging.WARNING,
             )
-
-
-def _batch_norms(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The batch norms that take statistics of a batch while training, with their names."""
-    modes = {module: module.training for module in model.modules()}
-    model.train()  # a model that freezes some says so here
-    kinds = (_BatchNorm, SyncBatchNorm)
-    found = [(name, module) for name, module in model.named_modules() if isinstance(module, kinds) and module.training]
-    for module, training in modes.items():
-        module.training = training
-    return found

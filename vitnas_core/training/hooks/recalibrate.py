@@ -1,0 +1,55 @@
+"""Recalibrate batch norms before a supernet is validated: those of its training are of all architectures (NASViT)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+
+from ...backbones import unwrap
+from ...errors import VitnasError
+from ...recalibration import recalibrate
+from ...registry import HOOKS
+
+
+@HOOKS.register_module()
+class RecalibrateHook(Hook):
+    """Before an architecture is validated, give batch norms its statistics.
+
+    That is the largest one in the training loop, and each of those of ``vitnas.SupernetReportHook``. Images are decoded
+    once and kept. Statistics are not used in training, and the next steps change them again.
+
+    Args:
+        dataloader: Config of the images, e.g. the training set in its test pipeline; its order is kept.
+        num_batches: How many batches of it. Defaults to 64, as published.
+
+    Raises:
+        VitnasError: ``num_batches`` is not at least 1; when a validation starts: the model has no batch norm.
+    """
+
+    priority = 'LOW'  # after EMAHook has put averaged weights in place
+
+    def __init__(self, dataloader: Mapping[str, Any], num_batches: int = 64) -> None:
+        if type(num_batches) is not int or num_batches < 1:
+            raise VitnasError(f'`num_batches` should be a whole number of at least 1, but got {num_batches!r}')
+        self.dataloader, self.num_batches = dataloader, num_batches
+        self._batches: list[Any] = []
+
+    def before_val_epoch(self, runner: Runner) -> None:
+        """Recalibrate the active architecture."""
+        self.recalibrate(runner)
+
+    def recalibrate(self, runner: Runner) -> None:
+        """Recalibrate the active architecture."""
+        model = unwrap(runner.model)
+        if not self._batches:
+            # Every rank takes the same images, so that all have the same statistics.
+            config = {**copy.deepcopy(dict(self.dataloader)), 'sampler': dict(type='vitnas.WholeSampler')}
+            loader = runner.build_dataloader(config, seed=runner.seed)
+            self._batches = [copy.deepcopy(batch) for batch in islice(loader, self.num_batches)]
+        if not recalibrate(model, model.val_step, self._batches):
+            raise VitnasError('vitnas.RecalibrateHook is for models with batch norms that are not frozen; leave it out')
