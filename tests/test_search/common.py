@@ -72,6 +72,8 @@ def save_supernet(folder: Path, family: str = 'autoformer') -> Path:
         for name, tensor in model.named_parameters():
             if tensor.ndim > 1:
                 tensor.mul_(3.0 if 'backbone' in name else 10.0)
+            elif '.vectors.' in name or name.endswith('project_bn.weight'):
+                tensor.fill_(1.0)  # branches that begin with nothing
     path = folder / f'{family}.pth'
     folder.mkdir(parents=True, exist_ok=True)
     torch.save({'state_dict': model.state_dict(), 'arch_sampler': sampler_of(family).state_dict()}, path)
@@ -116,6 +118,7 @@ def search(cfg: dict[str, Any], score: Callable[[Arch], float] | None = None, pi
     loop = runner.train_loop
     if score is not None:
         loop.evaluator = Table(score)
+        loop.evaluator.activate = loop.backbone.set_arch
     with nullcontext() if pictures else patch('vitnas_core.search.outputs.write_pictures'):
         runner.train()
     return loop

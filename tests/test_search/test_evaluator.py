@@ -29,8 +29,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp('evaluator')
 
 
-def runner(folder: Path, name: str, validate: bool = False, **search: Any) -> Runner:
-    cfg = config(folder / name, {**SEARCH, **search})
+def runner(folder: Path, name: str, validate: bool = False, family: str = 'autoformer', **search: Any) -> Runner:
+    cfg = config(folder / name, {**SEARCH, **search}, family)
     if validate:
         loader = dict(cfg['train_dataloader'], sampler=dict(type='DefaultSampler', shuffle=False))
         cfg.update(val_cfg=dict(), val_dataloader=loader, val_evaluator=dict(type='mmpretrain.Accuracy'))
@@ -44,7 +44,7 @@ def runner(folder: Path, name: str, validate: bool = False, **search: Any) -> Ru
 def test_the_score_is_that_of_a_plain_validation(
     folder: Path, family: str, step: type[AnyStep], rng: np.random.Generator
 ) -> None:
-    run = runner(folder, f'plain{step.__name__}', validate=True)
+    run = runner(folder, f'plain{family}{step.__name__}', validate=True, family=family)
     evaluator, backbone = run.train_loop.evaluator, run.model.backbone
     assert type(evaluator.step) is AccuracyStep  # what a plain classifier gets
     evaluator.step = step(run.model, evaluator.evaluator)
@@ -55,6 +55,38 @@ def test_the_score_is_that_of_a_plain_validation(
     for arch, score in zip(archs, scores):
         backbone.set_arch(arch)
         assert score.value == pytest.approx(run.val_loop.run()['accuracy/top1']) and score.complete
+
+
+def test_batch_norms_get_the_statistics_of_each_candidate(folder: Path, rng: np.random.Generator) -> None:
+    """Whatever was scored before: an architecture has one score, which is that of the network that is extracted."""
+    run = runner(folder, 'recalibrated', validate=True, family='nasvit', recalibrate=2)
+    evaluator, backbone = run.train_loop.evaluator, run.model.backbone
+    archs = [backbone.space.largest(), backbone.space.smallest(), backbone.space.sample(rng)]
+    scores = [evaluator.evaluate(arch) for arch in archs]
+    assert [evaluator.evaluate(arch) for arch in reversed(archs)] == scores[::-1]
+    raw = runner(folder, 'raw', family='nasvit').train_loop.evaluator
+    assert [raw.evaluate(arch) for arch in archs] != scores
+    for arch, score in zip(archs, scores):
+        evaluator.activate(arch)
+        assert run.val_loop.run()['accuracy/top1'] == pytest.approx(score.value)
+        run.model.backbone = backbone.extract(arch)
+        run.model.head.fc.weight.data, whole = (
+            run.model.head.fc.weight.data[:, : backbone.out_channels(arch)[0]],
+            (run.model.head.fc.weight.data),
+        )
+        assert run.val_loop.run()['accuracy/top1'] == pytest.approx(score.value)
+        run.model.backbone, run.model.head.fc.weight.data = backbone, whole
+
+
+def test_a_search_with_other_statistics_is_another_search(tmp_path: Path) -> None:
+    asked = dict(type='vitnas.RandomSearchLoop', num_candidates=3)
+    first = search(config(tmp_path / 'a', {**asked, 'recalibrate': 1}, 'nasvit'))
+    assert search(config(tmp_path / 'a', {**asked, 'recalibrate': 1}, 'nasvit')).history == first.history
+    for other in ({}, dict(recalibrate=2)):
+        with pytest.raises(VitnasError, match='recalibrate'):
+            search(config(tmp_path / 'a', {**asked, **other}, 'nasvit'))
+    with pytest.raises(VitnasError, match='`recalibrate` should be a number of batches from 0, but got -1'):
+        search(config(tmp_path / 'b', {**asked, 'recalibrate': -1}, 'nasvit'))
 
 
 def test_both_steps_give_the_metric_the_same_bits(folder: Path, rng: np.random.Generator) -> None:

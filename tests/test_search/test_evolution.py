@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from vitnas_core.backbones import AutoFormer
 from vitnas_core.costs import Constraint
 from vitnas_core.search import Candidate, EvolutionSearchLoop, ranked
 from vitnas_core.search.feasible import FeasibleSpace
+from vitnas_core.search.predictor import Screening
 from vitnas_core.spaces import Arch
 
 REFERENCE = json.loads((Path(__file__).parents[1] / 'data' / 'reference' / 'autoformer' / 'evolution.json').read_text())
@@ -25,6 +27,10 @@ def fitness(arch: Arch) -> float:
     ratio = np.mean([abs(block['mlp_ratio'] - (4.0 if i % 2 else 3.5)) for i, block in enumerate(blocks)])
     heads = np.mean([abs(block['num_heads'] - (3 if i % 3 else 4)) for i, block in enumerate(blocks)])
     return 100 - 10 * ratio - 10 * heads - abs(len(blocks) - 13) - abs(arch.stages[0]['embed_dim'] - 216) / 24
+
+
+generator = np.random.default_rng
+PROPOSED = ['e42ea4aad903ed00', '5fbc2d14d0b42560', 'bd329be6c084f600']
 
 
 def published() -> EvolutionSearchLoop:
@@ -43,6 +49,7 @@ def published() -> EvolutionSearchLoop:
         mutations=defaults['mutation_num'],
         crossovers=defaults['crossover_num'],
         mutation_prob=dict(depth=defaults['s_prob'], stage=defaults['s_prob'], block=defaults['m_prob']),
+        screening=None,
     )
     return loop
 
@@ -74,6 +81,46 @@ def test_the_optimum_is_reached_about_as_soon_as_published(seed: int) -> None:
             break
     assert best == sorted(best) and best[-1] == 100.0, best
     assert len({c.arch for c in history}) == len(history)
+
+
+@pytest.mark.parametrize('seed', [0, 1, 2])
+def test_proposals_are_those_of_the_journals_that_there_are(seed: int) -> None:
+    """Digests of what the first release proposed: a change would end every search that is under way."""
+    loop, history, found = published(), [], hashlib.sha256()
+    for generation in range(3):
+        for proposal in loop.propose(generation, history, np.random.default_rng([seed, generation])):
+            found.update(f'{proposal.arch.digest()} {proposal.parents};'.encode())
+            history.append(Candidate(len(history), generation, proposal.arch, {'macs': 0}, fitness(proposal.arch)))
+    assert found.hexdigest()[:16] == PROPOSED[seed]
+    assert set(loop.settings()) == {'population', 'parents', 'mutations', 'crossovers', 'mutation_prob'}
+
+
+def test_a_predictor_gets_more_of_the_same_number_of_candidates() -> None:
+    """From the second generation on, on the mean of a few seeds; the same first generation."""
+    best = np.zeros((2, 4))
+    for seed in range(4):
+        for row, screening in enumerate((None, Screening(trees=30))):
+            loop, history = published(), []
+            loop.screening = screening
+            for generation in range(4):
+                proposals = loop.propose(generation, history, np.random.default_rng([seed, generation]))
+                assert len(proposals) == 50 == len({p.arch for p in proposals} - {c.arch for c in history})
+                assert all(p.arch in loop.feasible for p in proposals)
+                for p in proposals:
+                    history.append(Candidate(len(history), generation, p.arch, {'macs': 0}, fitness(p.arch)))
+                best[row, generation] += ranked(history)[0].score / 4
+    assert best[0, 0] == best[1, 0] and (best[1, 1:] > best[0, 1:] + 0.3).all(), best
+    assert loop.remarks() == {'prediction': str(loop.validation)} and loop.validation.num_validation == 75
+    assert loop.settings()['predictor'] == {'trees': 30, 'oversample': 4}
+
+
+def test_a_predictor_waits_for_enough_candidates() -> None:
+    loop = published()
+    loop.__dict__.update(screening=Screening(), validation=None, population=3, initial=3)
+    history = [Candidate(i, 0, p.arch, {'macs': 0}, 0.0) for i, p in enumerate(loop.propose(0, [], rng=generator(0)))]
+    assert len(loop.propose(1, history, generator(1))) == 3 and loop.remarks() == {}
+    history.append(Candidate(3, 1, loop.feasible.draw(generator(2), ()), {'macs': 0}, 1.0))
+    assert len(loop.propose(2, history, generator(3))) == 3 and 'prediction' in loop.remarks()
 
 
 def test_a_first_generation_of_another_size() -> None:

@@ -15,6 +15,7 @@ from .test_loops import LOOPS
 SMALL = {
     'evolution': dict(LOOPS['evolution'], population=7, parents=3, generations=3, mutations=4, crossovers=3),
     'halving': dict(LOOPS['halving'], num_candidates=9),
+    'predictor': dict(LOOPS['predictor'], num_samples=9, num_final=5),
 }
 
 
@@ -40,6 +41,7 @@ def test_two_processes_give_the_result_of_one(tmp_path: Path, name: str) -> None
     one, two = history(tmp_path / 'one', alone), history(tmp_path / 'two', alone)
     assert without_seconds(one) == without_seconds(two)
     assert len({c.score for c in one}) > 1  # a real score, not a constant
-    for file in ('best_arch.json', 'pareto.json'):
+    files = ['best_arch.json', 'pareto.json'] + ['predictor.json', 'predictor.png'] * (name == 'predictor')
+    for file in files:
         assert (tmp_path / 'one' / file).read_bytes() == (tmp_path / 'two' / file).read_bytes()
     assert not list((tmp_path / 'two').glob('history.rank*'))

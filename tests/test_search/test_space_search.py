@@ -276,6 +276,7 @@ def test_nothing_overlaps(tmp_path: Path) -> None:
         (dict(search=dict(type='vitnas.SupernetTrainLoop')), '`search` should be the config of a search loop'),
         (dict(search=dict(type='vitnas.RandomSearchLoop', evaluator=[])), '`search` should have `num_candidates`'),
         (dict(search='evolution'), "`search` should be the config of a search loop, .*but got 'evolution'"),
+        (dict(search=dict(SEARCH, cost='latency')), '`search` has cost="latency", whose table would be of one space'),
         (dict(search=dict(SEARCH, populaton=4)), '`search` has populaton, but EvolutionSearchLoop takes '),
         (dict(search=dict(SEARCH, evaluator=dict(type='Acuracy'))), '`search.evaluator` cannot be built: .*Acuracy'),
         (dict(evolution=dict(steps=None)), '`steps` should be a dict of numbers by dimension, but got None'),

@@ -7,6 +7,8 @@ from .halving import SuccessiveHalvingLoop
 from .journal import Journal, read_candidates
 from .loops import Proposal, SearchLoop
 from .pareto import pareto_front
+from .predictor import ForestPredictor, PredictorValidation
+from .predictor_loop import PredictorSearchLoop
 from .racing import Racing
 from .random import RandomSearchLoop
 from .sampled import SamplerSearchLoop
@@ -17,7 +19,10 @@ from .space_search import SpaceSearch
 __all__ = [
     'Candidate',
     'EvolutionSearchLoop',
+    'ForestPredictor',
     'Journal',
+    'PredictorSearchLoop',
+    'PredictorValidation',
     'Proposal',
     'Racing',
     'RandomSearchLoop',

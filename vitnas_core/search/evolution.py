@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,10 @@ import numpy as np
 from ..errors import VitnasError
 from ..registry import LOOPS
 from ..spaces import Arch
+from .breeding import breed
 from .candidate import Candidate, ranked
 from .loops import Proposal, SearchLoop
-
-_ATTEMPTS = 10
-"""Attempts for each wanted mutation and crossover, as published."""
+from .predictor import LEAST, ForestPredictor, PredictorValidation, Screening
 
 AUTOFORMER_PROB = {'global': 0.4, 'stage': 0.4, 'depth': 0.4, 'block': 0.2}
 """Chance to redraw a dimension, by its kind, as in AutoFormer's code (S3's paper: stage and depth 0.2, block 0.4)."""
@@ -36,6 +36,9 @@ class EvolutionSearchLoop(SearchLoop):
         crossovers: Crossovers wanted in a generation. Defaults to 25.
         mutation_prob: One chance to redraw a dimension, or one a kind of dimension, as
             :meth:`~vitnas_core.spaces.SearchSpace.mutate` takes it. Defaults to None: AutoFormer's.
+        predictor: ``dict(trees=100, oversample=4)``: from the second generation on make so many times the wanted
+            children and keep those that a :class:`~vitnas_core.search.ForestPredictor`, fitted to the candidates
+            so far, predicts to be the best. Defaults to None: every child is evaluated, as published.
         **kwargs: Arguments of :class:`SearchLoop`.
 
     Raises:
@@ -52,6 +55,7 @@ class EvolutionSearchLoop(SearchLoop):
         mutations: int = 25,
         crossovers: int = 25,
         mutation_prob: float | Mapping[str, float] | None = None,
+        predictor: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> None:
         self.initial = population if initial is None else initial
@@ -68,6 +72,8 @@ class EvolutionSearchLoop(SearchLoop):
         self.population, self.parents, self._generations = population, parents, generations
         self.mutations, self.crossovers = mutations, crossovers
         self.mutation_prob = AUTOFORMER_PROB if mutation_prob is None else mutation_prob
+        self.screening = None if predictor is None else Screening.read(predictor)
+        self.validation: PredictorValidation | None = None
         super().__init__(*args, **kwargs)
         self.space.mutate(self.space.smallest(), self.mutation_prob, np.random.default_rng(0))  # checks the chances
 
@@ -85,46 +91,45 @@ class EvolutionSearchLoop(SearchLoop):
         """Everything but the number of generations."""
         names = ['population', 'parents', 'mutations', 'crossovers', 'mutation_prob']
         names += ['initial'] if self.initial != self.population else []  # journals of before do not name it
-        return {name: getattr(self, name) for name in names}
+        used = {'predictor': dataclasses.asdict(self.screening)} if self.screening is not None else {}  # likewise
+        return {**{name: getattr(self, name) for name in names}, **used}
 
     def floor(self, history: Sequence[Candidate]) -> float | None:
         """The score of the last parent."""
         best = ranked(history)
         return best[self.parents - 1].score if len(best) >= self.parents else None
 
+    def remarks(self) -> dict[str, str]:
+        """How good the predictor was, the last time."""
+        return {} if self.validation is None else {'prediction': str(self.validation)}
+
     def propose(self, generation: int, history: Sequence[Candidate], rng: np.random.Generator) -> list[Proposal]:
         """Mutations, crossovers, then random architectures up to the population."""
         size = self.population if generation else self.initial
-        made: dict[Arch, Proposal] = {}
         seen = {candidate.arch for candidate in history}
-        parents = ranked(history)[: self.parents]
-
-        def pick() -> Candidate:
-            return parents[rng.integers(len(parents))]
-
-        def mutate() -> tuple[Arch, tuple[int, ...]]:
-            one = pick()
-            return self.space.mutate(one.arch, self.mutation_prob, rng), (one.id,)
-
-        def cross() -> tuple[Arch, tuple[int, ...]]:
-            one, two = pick(), pick()
-            return self.space.cross(one.arch, two.arch, rng), (one.id, two.id)
-
-        def make(wanted: int, child: Callable[[], tuple[Arch, tuple[int, ...]]]) -> None:
-            full = min(len(made) + wanted, size)
-            for _ in range(_ATTEMPTS * wanted):
-                if len(made) >= full:
-                    break
-                arch, ids = child()
-                if arch not in seen and arch not in made and arch in self.feasible:
-                    made[arch] = Proposal(arch, ids)
-
-        if parents:
-            make(self.mutations, mutate)
-            make(self.crossovers, cross)
+        made = {proposal.arch: proposal for proposal in self._children(size, history, seen, rng)}
         while len(made) < size:
             arch = self.feasible.draw(rng, seen | made.keys())
             if arch is None:
                 break
             made[arch] = Proposal(arch)
         return list(made.values())
+
+    def _children(
+        self, size: int, history: Sequence[Candidate], seen: set[Arch], rng: np.random.Generator
+    ) -> list[Proposal]:
+        """At most ``size`` mutations and crossovers; with a predictor, those of many that it likes best."""
+        best = ranked(history)
+        parents, screening = best[: self.parents], self.screening if len(best) >= LEAST else None
+        times = screening.oversample if screening is not None else 1
+        made = breed(
+            self.feasible, [parent.arch for parent in parents], mutations=times * self.mutations,
+            crossovers=times * self.crossovers, prob=self.mutation_prob, seen=seen, rng=rng, most=times * size,
+        )  # fmt: skip
+        children = [Proposal(arch, tuple(parents[i].id for i in numbers)) for arch, numbers in made.items()]
+        if screening is None:
+            return children
+        predictor = ForestPredictor(self.space, screening.trees, seed=int(rng.integers(2**32)))
+        self.validation = predictor.fit(history)
+        order = np.argsort(-predictor.predict(list(made)), kind='stable')
+        return [children[i] for i in order[: min(size, self.mutations + self.crossovers)]]

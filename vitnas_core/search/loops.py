@@ -72,11 +72,16 @@ class SearchLoop(BaseLoop):
         racing: ``dict(confidence=0.99)``: drop a candidate as soon as it cannot reach the parents any more;
             see :class:`~vitnas_core.search.racing.Racing`. Defaults to None: every candidate sees every image.
         keep_gb: Decoded hold-out batches are kept in memory up to this size. Defaults to 4.
+        recalibrate: On how many hold-out batches batch norms get the statistics of a candidate before it is scored;
+            for backbones with batch norms, such as NASViT. Defaults to 0: those of the supernet's training stay.
 
     Raises:
         VitnasError: The model is not elastic, there is no ``load_from``, or the images are the test set's.
         InfeasibleError: No architecture meets the limits.
     """
+
+    front_cost = 'macs'
+    """The cost of the Pareto front that is written and drawn."""
 
     def __init__(
         self,
@@ -90,6 +95,7 @@ class SearchLoop(BaseLoop):
         metric: str | None = None,
         racing: Mapping[str, float] | None = None,
         keep_gb: float = 4.0,
+        recalibrate: int = 0,
     ) -> None:
         # Whatever can be refused is refused here, before images or weights are read.
         self.model = unwrap(runner.model)
@@ -106,6 +112,9 @@ class SearchLoop(BaseLoop):
             raise VitnasError(f'train_dataloader of a search should be a config, but got a {type(dataloader).__name__}')
         check_not_test_set(dataloader, getattr(runner, '_test_dataloader', None), 'train_dataloader of the search')
         self.racing = None if racing is None else Racing(**racing)
+        if type(recalibrate) is not int or recalibrate < 0:
+            raise VitnasError(f'`recalibrate` should be a number of batches from 0, but got {recalibrate!r}')
+        self.recalibrate = recalibrate
         self.prepare()
         # A search goes on from its journal; mmengine's resume would take over the supernet's epochs.
         runner._resume = False
@@ -151,6 +160,10 @@ class SearchLoop(BaseLoop):
         """The score that a new candidate must be able to reach, or racing drops it; None: any."""
         return None
 
+    def remarks(self) -> dict[str, str]:
+        """What else the log and the report should say about the search so far, name → text."""
+        return {}
+
     # what mmengine's hooks ask for
 
     @property
@@ -185,7 +198,7 @@ class SearchLoop(BaseLoop):
     def build_evaluator(self, evaluator: Any, metric: str | None, keep_gb: float) -> SubnetEvaluator:
         """What scores an architecture."""
         built = self.runner.build_evaluator(evaluator)
-        return SubnetEvaluator(self.model, self.dataloader, built, metric, self.racing, keep_gb)
+        return SubnetEvaluator(self.model, self.dataloader, built, metric, self.racing, keep_gb, self.recalibrate)
 
     def run(self) -> torch.nn.Module:
         """Search; return the model with the winner active."""
@@ -214,7 +227,7 @@ class SearchLoop(BaseLoop):
         best = ranked(history)[0]
         if self.evaluator.metric is None:  # all candidates were in the journal: one is scored to learn of what
             self.evaluator.evaluate(best.arch)
-        self.backbone.set_arch(best.arch)
+        self.evaluator.activate(best.arch)
         if self.rank == 0:
             self.write_pictures()
             self.runner.logger.info(
@@ -231,7 +244,7 @@ class SearchLoop(BaseLoop):
         Args:
             history: What was evaluated; at least one that competes.
         """
-        return outputs.write_results(self.runner.work_dir, history)
+        return outputs.write_results(self.runner.work_dir, history, self.front_cost)
 
     def write_pictures(self, baselines: Sequence[tuple[str, float, Mapping[str, float]]] = ()) -> None:
         """Write ``pareto.png`` and ``report.html`` of the search that has run.
@@ -257,6 +270,7 @@ class SearchLoop(BaseLoop):
             },
             'strategy': {'type': type(self).__name__, **self.settings()},
             'racing': None if self.racing is None else dataclasses.asdict(self.racing),
+            **({'recalibrate': self.recalibrate} if self.recalibrate else {}),  # journals of before do not name it
             'metric': self.metric_asked,
             'data': self.data_digest,
             'seed': self.seed,
@@ -300,7 +314,8 @@ class SearchLoop(BaseLoop):
             if (candidate.arch, candidate.share) != (numbered[number].arch, numbered[number].share):
                 raise VitnasError(
                     f'candidate {number} of {journal.path} is not what this search proposes as number {number}: the '
-                    f'journal was written by another version of vitnas or of numpy; give another --work-dir'
+                    f'journal was written by another version of vitnas, numpy or scikit-learn; give another '
+                    f'--work-dir'
                 )
         mine, floor = (
             [number for number in numbered if number not in done][self.rank :: self.world],
@@ -347,6 +362,7 @@ class SearchLoop(BaseLoop):
             best = self.write_results(history)
             costs = ', '.join(f'{name} {value:.4g}' for name, value in best.cost.items())
             words = f', best {best.score:.4f} ({costs})'
+        words += ''.join(f', {name}: {text}' for name, text in self.remarks().items())
         bar.break_line()
         self.runner.logger.info(
             f'Search: generation {self._epoch + 1}/{self.generations}, {len(history)} candidates{words}'
@@ -363,11 +379,13 @@ class SearchLoop(BaseLoop):
     def _about(self) -> dict[str, Any]:
         called = self.space.name or self.space.family
         settings = {'search': type(self).__name__, 'space': called, 'generations': self.generations, **self.settings()}
+        settings.update(seed=self.seed, **self.remarks())
         return dict(
             title=f'Search of {called}',
             limits=self._limits(),
             metric=self.evaluator.metric or 'score',
-            settings={name: str(value) for name, value in {**settings, 'seed': self.seed}.items()},
+            settings={name: str(value) for name, value in settings.items()},
+            cost=self.front_cost,
             training_csv=Path(self.load_from).parent / 'supernet_report.csv',
         )
 

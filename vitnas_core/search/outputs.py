@@ -12,16 +12,18 @@ from .candidate import Candidate, ranked
 from .pareto import pareto_front
 
 
-def write_results(folder: str | Path, candidates: Sequence[Candidate]) -> Candidate:
+def write_results(folder: str | Path, candidates: Sequence[Candidate], cost: str = 'macs') -> Candidate:
     """Write ``best_arch.json`` and ``pareto.json``; return the best candidate.
 
     Args:
         folder: The work dir.
         candidates: What was evaluated; at least one that competes.
+        cost: Which cost the front is of. Defaults to 'macs'.
     """
     best = ranked(candidates)[0]
-    front = [{'id': c.id, 'score': c.score, 'cost': c.cost, 'arch': c.arch.to_dict()} for c in pareto_front(candidates)]
-    atomic_write(Path(folder) / 'pareto.json', json.dumps(front, indent=1) + '\n')
+    front = pareto_front(candidates, cost)
+    rows = [{'id': c.id, 'score': c.score, 'cost': c.cost, 'arch': c.arch.to_dict()} for c in front]
+    atomic_write(Path(folder) / 'pareto.json', json.dumps(rows, indent=1) + '\n')
     atomic_write(Path(folder) / 'best_arch.json', best.arch.to_json() + '\n')
     return best
 
@@ -36,6 +38,7 @@ def write_pictures(
     settings: Mapping[str, str],
     training_csv: Path,
     baselines: Sequence[tuple[str, float, Mapping[str, float]]] = (),
+    cost: str = 'macs',
 ) -> None:
     """Write ``pareto.png`` and ``report.html``.
 
@@ -48,11 +51,12 @@ def write_pictures(
         settings: What the report says about the search, name → text.
         training_csv: Where the supernet's training left its report; need not be there.
         baselines: (name, score, costs) of networks to show beside the candidates. Defaults to none.
+        cost: Which cost the front is of. Defaults to 'macs'.
     """
     from ..visualization import draw_pareto, save_png, write_report  # matplotlib is not needed to search
 
-    folder, best, front = Path(folder), ranked(candidates)[0], pareto_front(candidates)
-    figure = draw_pareto(candidates, front, best, limit=limits.get('macs'), metric=metric, baselines=baselines)
+    folder, best, front = Path(folder), ranked(candidates)[0], pareto_front(candidates, cost)
+    figure = draw_pareto(candidates, front, best, cost, limits.get(cost), metric, baselines)
     save_png(figure, folder / 'pareto.png')
     write_report(
         folder / 'report.html',
@@ -64,5 +68,6 @@ def write_pictures(
         constraint=limits,
         metric=metric,
         baselines=baselines,
+        cost=cost,
         training_csv=training_csv if training_csv.is_file() and read_report(training_csv) else None,
     )

@@ -32,6 +32,8 @@ def check_search(search: Any) -> None:
         )
     if 'latency_table' in search:
         raise VitnasError('`search` has a latency_table, which is of one space; limit macs or params instead')
+    if search.get('cost') == 'latency':
+        raise VitnasError('`search` has cost="latency", whose table would be of one space; give macs or params instead')
     taken: dict[str, inspect.Parameter] = {}
     for cls in loop.__mro__[: loop.__mro__.index(SearchLoop) + 1]:
         taken |= {

@@ -40,6 +40,7 @@ def write_report(
     metric: str,
     training_csv: str | os.PathLike | None = None,
     baselines: Sequence[Baseline] = (),
+    cost: str = 'macs',
 ) -> None:
     """Write the report of a search: one HTML file, nothing beside it, the same bytes for the same input.
 
@@ -47,13 +48,14 @@ def write_report(
         path: The file to write.
         title: Its heading.
         candidates: All that were evaluated.
-        front: The Pareto front of score and MACs.
+        front: The Pareto front of score and cost.
         best: The winner.
         settings: What was searched and how, in words.
         constraint: The limits of the search, cost name → (low, high), None or infinite where open; or None.
         metric: What the score is, e.g. 'accuracy/top1'.
         training_csv: The supernet's ``supernet_report.csv``, if its curves are to be shown. Defaults to None.
         baselines: Networks to compare with, e.g. largest, smallest, random. Defaults to ().
+        cost: Which cost the front is of. Defaults to 'macs'.
 
     Raises:
         VitnasError: The CSV is malformed, or a candidate lacks a cost.
@@ -64,7 +66,7 @@ def write_report(
     if training_csv is not None:
         curves = inline_svg(draw_training(training_csv), 'training', 'Training curves of the supernet')
         rest.append(page.card('Training of the supernet', page.plot(curves)))
-    plots = list(_plots(candidates, front, best, limits, metric, baselines))
+    plots = list(_plots(candidates, front, best, limits, metric, baselines, cost))
     rest = plots[2:] + rest
     # Two cards a row: the last one takes a whole row where it would be alone.
     rest.append(page.card('Settings', page.settings(settings), '' if len(rest) % 2 else 'wide'))
@@ -77,7 +79,7 @@ def write_report(
         *plots[:2],
         page.card('The winner, block by block', page.plot(_winner(best, metric), 'arch'), 'wide'),
         *rest,
-        *_tables(candidates, front, best, costs, metric),
+        *_tables(candidates, front, best, costs, metric, cost),
         f'</div><footer>vitnas {page.escape(__version__)}</footer>',
     ]
     atomic_write(path, page.page(title, '\n'.join(parts)))
@@ -102,19 +104,20 @@ def _plots(
     limits: Mapping[str, tuple[float | None, float | None]],
     metric: str,
     baselines: Sequence[Baseline],
+    cost: str,
 ) -> Iterator[str]:
-    """Score over MACs, progress, then score over the other costs that have a limit."""
-    figure = draw_pareto(candidates, front, best, 'macs', limits.get('macs'), metric, baselines)
-    label = f'{metric} over MACs: every candidate, the Pareto front and the winner'
+    """Score over the cost of the front, progress, then score over the other costs that have a limit."""
+    figure = draw_pareto(candidates, front, best, cost, limits.get(cost), metric, baselines)
+    label = f'{metric} over {cost_label(cost)}: every candidate, the Pareto front and the winner'
     yield page.card('Score and cost', page.plot(inline_svg(figure, 'pareto', label)))
     svg = inline_svg(draw_progress(candidates, metric), 'progress', f'{metric} by generation')
     yield page.card('Progress of the search', page.plot(svg))
-    for i, other in enumerate(name for name in limits if name != 'macs'):
+    for i, other in enumerate(name for name in limits if name != cost):
         if all(other in c.cost for c in (*candidates, best)):
             # The front is not one of this cost: only the cloud, the limit and the winner mean something here.
             figure = draw_pareto(candidates, (), best, other, limits[other], metric, baselines)
             svg = inline_svg(figure, f'cost-{i}', f'{metric} over {cost_label(other)}')
-            yield page.card(f'Score and {cost_label(other).lower()}', page.plot(svg))
+            yield page.card(f'Score and {_in_a_sentence(other)}', page.plot(svg))
 
 
 def _winner(best: Candidate, metric: str) -> str:
@@ -139,13 +142,18 @@ def _tables(
     best: Candidate,
     costs: Sequence[str],
     metric: str,
+    cost: str,
 ) -> Iterator[str]:
-    ordered = sorted(front, key=lambda c: (c.cost['macs'], -c.score))
+    ordered = sorted(front, key=lambda c: (c.cost[cost], -c.score))
     note = f'The cheapest {_MOST_FRONT} of them; pareto.json has all.' if len(front) > _MOST_FRONT else ''
     content = _candidate_table(ordered[:_MOST_FRONT], best, costs, metric)
-    yield page.card(f'Pareto front of score and MACs ({len(front):,})', content, 'wide long', note)
+    yield page.card(f'Pareto front of score and {_in_a_sentence(cost)} ({len(front):,})', content, 'wide long', note)
     top = sorted(filter(full, candidates), key=lambda c: (-c.score, c.cost['macs'], c.id))[:_TOP]
     yield page.card(f'The best {len(top)}', _candidate_table(top, best, costs, metric), 'wide long')
+
+
+def _in_a_sentence(cost: str) -> str:
+    return cost_label(cost) if cost == 'macs' else cost_label(cost).lower()
 
 
 def _candidate_table(rows: Sequence[Candidate], best: Candidate, costs: Sequence[str], metric: str) -> str:

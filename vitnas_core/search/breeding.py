@@ -1,0 +1,68 @@
+"""Children of architectures: mutations and crossovers that are new and within the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+
+import numpy as np
+
+from ..spaces import Arch
+from .feasible import FeasibleSpace
+
+_ATTEMPTS = 10
+"""Attempts for each wanted mutation and crossover, as published for AutoFormer."""
+
+
+def breed(
+    feasible: FeasibleSpace,
+    parents: Sequence[Arch],
+    *,
+    mutations: int,
+    crossovers: int,
+    prob: float | Mapping[str, float],
+    seen: Container[Arch],
+    rng: np.random.Generator,
+    most: int | None = None,
+) -> dict[Arch, tuple[int, ...]]:
+    """Mutations, then crossovers, of parents that are picked at random, all different.
+
+    Args:
+        feasible: The space and its limits.
+        parents: What children are made of; without any there are none.
+        mutations: Mutations wanted; fewer come out where ten times the attempts do not give them.
+        crossovers: Crossovers wanted, likewise.
+        prob: Chances of a mutation, as :meth:`~vitnas_core.spaces.SearchSpace.mutate` takes them.
+        seen: Architectures that are not wanted.
+        rng: Where the randomness comes from.
+        most: How many children there may be in all. Defaults to None: as many as are wanted.
+
+    Returns:
+        Each child, with the numbers of its parents among ``parents``.
+    """
+    made: dict[Arch, tuple[int, ...]] = {}
+    most = mutations + crossovers if most is None else most
+
+    def pick() -> int:
+        return int(rng.integers(len(parents)))
+
+    def mutate() -> tuple[Arch, tuple[int, ...]]:
+        one = pick()
+        return feasible.space.mutate(parents[one], prob, rng), (one,)
+
+    def cross() -> tuple[Arch, tuple[int, ...]]:
+        one, two = pick(), pick()
+        return feasible.space.cross(parents[one], parents[two], rng), (one, two)
+
+    def make(wanted: int, child: Callable[[], tuple[Arch, tuple[int, ...]]]) -> None:
+        full = min(len(made) + wanted, most)
+        for _ in range(_ATTEMPTS * wanted):
+            if len(made) >= full:
+                break
+            arch, numbers = child()
+            if arch not in seen and arch not in made and arch in feasible:
+                made[arch] = numbers
+
+    if parents:
+        make(mutations, mutate)
+        make(crossovers, cross)
+    return made

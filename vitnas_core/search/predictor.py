@@ -1,0 +1,159 @@
+"""``ForestPredictor``: learns from evaluated architectures how others would score (NASViT, App. C.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from ..errors import VitnasError
+from ..spaces import Arch, SearchSpace
+from .candidate import Candidate, ranked
+
+LEAST = 4
+"""The fewest candidates that a predictor can be fitted to: two in each half, or there is nothing to rank."""
+
+
+@dataclass(frozen=True)
+class PredictorValidation:
+    """How well a predictor does on candidates that it was not trained on.
+
+    Args:
+        r2: The coefficient of determination R² of the predictions: 1 where they are exact, 0 where the mean
+            would do as well, below where it would do better.
+        kendall: Kendall's τ of predicted and measured scores: 1 for the same order, -1 for the reverse, 0 also
+            where either are all equal.
+        num_train: How many candidates it was trained on.
+        num_validation: How many it was not.
+    """
+
+    r2: float
+    kendall: float
+    num_train: int
+    num_validation: int
+
+    @classmethod
+    def of(cls, predicted: Sequence[float], measured: Sequence[float], num_train: int) -> PredictorValidation:
+        """Compare predictions with what was measured."""
+        from scipy.stats import kendalltau
+        from sklearn.metrics import r2_score
+
+        constant = len(set(predicted)) == 1 or len(set(measured)) == 1
+        tau = 0.0 if constant else float(kendalltau(predicted, measured).statistic)
+        return cls(float(r2_score(measured, predicted)), tau, num_train, len(measured))
+
+    def __str__(self) -> str:
+        return f'R² {self.r2:.3f}, Kendall τ {self.kendall:.3f} on {self.num_validation:,} held-out candidates'
+
+
+class ForestPredictor:
+    """A random forest from the encoding of an architecture to its score.
+
+    The encoding is :meth:`~vitnas_core.spaces.SearchSpace.encode`'s, with -1 for what absent blocks would
+    choose. Equal candidates and seeds give equal predictions, bit for bit.
+
+    Args:
+        space: The space of the architectures.
+        trees: Trees of the forest. Defaults to 100.
+        seed: Of the halves and of the forest. Defaults to 0.
+
+    Raises:
+        VitnasError: ``trees`` is not a whole number of at least 1.
+    """
+
+    def __init__(self, space: SearchSpace, trees: int = 100, seed: int = 0) -> None:
+        check_trees(trees)
+        self.space, self.trees, self.seed = space, trees, seed
+        self.held_out: tuple[Candidate, ...] = ()
+        self._forest: Any = None
+
+    def fit(self, candidates: Iterable[Candidate]) -> PredictorValidation:
+        """Train on one half of the candidates and validate on the other (NASViT, Alg. 2, step 3).
+
+        Only candidates that compete are used (:func:`ranked`). The forest stays the one of the training half,
+        as in the paper: the figures are those of the forest that predicts. The other half is kept as ``held_out``.
+
+        Args:
+            candidates: Any candidates; their order does not matter.
+
+        Raises:
+            VitnasError: Fewer than four compete.
+        """
+        from sklearn.ensemble import RandomForestRegressor
+
+        whole = sorted(ranked(candidates), key=lambda candidate: candidate.id)
+        if len(whole) < LEAST:
+            raise VitnasError(
+                f'a predictor needs at least {LEAST} candidates with a score on all images, half to learn from and '
+                f'half to be judged by, but got {len(whole)}; evaluate more, or widen the limits'
+            )
+        rng = np.random.default_rng(self.seed)
+        order = rng.permutation(len(whole))
+        train = [whole[i] for i in order[: -(-len(whole) // 2)]]
+        self.held_out = tuple(whole[i] for i in order[len(train) :])
+        forest = RandomForestRegressor(self.trees, random_state=int(rng.integers(2**32)), n_jobs=1)
+        self._forest = forest.fit(self._encode([c.arch for c in train]), [c.score for c in train])
+        predicted = self.predict([c.arch for c in self.held_out])
+        return PredictorValidation.of(predicted.tolist(), [c.score for c in self.held_out], len(train))
+
+    def predict(self, archs: Sequence[Arch]) -> np.ndarray:
+        """The scores to expect.
+
+        Returns:
+            float64 of shape (len(archs),).
+
+        Raises:
+            VitnasError: It is not fitted yet.
+            ArchError: An architecture is not in the space.
+        """
+        if self._forest is None:
+            raise VitnasError('a predictor should be fitted to candidates before it predicts')
+        return self._forest.predict(self._encode(archs)) if len(archs) else np.empty(0)
+
+    def _encode(self, archs: Sequence[Arch]) -> np.ndarray:
+        return np.stack([self.space.encode(arch) for arch in archs])
+
+
+@dataclass(frozen=True)
+class Screening:
+    """How a search uses a predictor between its generations: more children than wanted, of which the best stay.
+
+    Args:
+        trees: Trees of the forest. Defaults to 100.
+        oversample: How many times the wanted children are made. Defaults to 4.
+
+    Raises:
+        VitnasError: A number is out of range.
+    """
+
+    trees: int = 100
+    oversample: int = 4
+
+    @classmethod
+    def read(cls, settings: Mapping[str, Any]) -> Screening:
+        """Read a config.
+
+        Raises:
+            VitnasError: It has something else, or a number is out of range.
+        """
+        known = [field.name for field in fields(cls)]
+        if not isinstance(settings, Mapping) or set(settings) - set(known):
+            raise VitnasError(f'`predictor` of the search should be a dict of {", ".join(known)}, but got {settings!r}')
+        return cls(**settings)
+
+    def __post_init__(self) -> None:
+        check_trees(self.trees)
+        if type(self.oversample) is not int or self.oversample < 2:
+            raise VitnasError(f'`oversample` should be a whole number of at least 2, but got {self.oversample!r}')
+
+
+def check_trees(trees: Any) -> None:
+    """Refuse a forest without trees.
+
+    Raises:
+        VitnasError: ``trees`` is not a whole number of at least 1.
+    """
+    if type(trees) is not int or trees < 1:
+        raise VitnasError(f'`trees` of a predictor should be a whole number of at least 1, but got {trees!r}')
