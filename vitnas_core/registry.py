@@ -42,6 +42,8 @@ class OwnRegistry(mm.Registry):
             yield self
 
 
-# Two kinds of parts that mmengine does not know: which architectures a step trains, and how they become gradients.
+# Kinds of parts that mmengine does not know: which architectures a step trains, how they become gradients, and what is
+# done where these disagree.
 ARCH_SAMPLERS = OwnRegistry('architecture sampler', scope='vitnas', locations=['vitnas_core.training.samplers'])
 RULES = OwnRegistry('training rule', scope='vitnas', locations=['vitnas_core.training.rules'])
+CONFLICTS = OwnRegistry('gradient conflict', scope='vitnas', locations=['vitnas_core.training.projection'])

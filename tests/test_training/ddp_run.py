@@ -13,6 +13,7 @@ from mmengine.runner import Runner
 import vitnas_core  # noqa: F401
 from tests.supernets import SANDWICH, UNIFORM, losses, supernet_config, watch
 from vitnas_core.launch import make_runner
+from vitnas_core.training.hooks import read_conflicts
 
 SGD = dict(type='SGD', lr=0.02)  # its steps are as long as gradients are, unlike Adam's
 CASES: dict[str, dict[str, Any]] = {
@@ -33,6 +34,24 @@ CASES: dict[str, dict[str, Any]] = {
         optim=dict(optimizer=SGD),
     ),
     'accumulated': dict(sampler=SANDWICH, optim=dict(optimizer=SGD, accumulative_counts=3)),
+    'projected': dict(
+        sampler=SANDWICH,
+        rule=dict(
+            type='vitnas.Sandwich',
+            distill=dict(type='vitnas.KLDivergence'),
+            conflict=dict(type='vitnas.GradientProjection', clip_subnets=1.0),
+        ),
+        optim=dict(optimizer=SGD),
+    ),
+    'projected-accumulated': dict(
+        sampler=SANDWICH,
+        rule=dict(
+            type='vitnas.Sandwich',
+            distill=dict(type='vitnas.KLDivergence'),
+            conflict=dict(type='vitnas.GradientProjection', scope='layer'),
+        ),
+        optim=dict(optimizer=SGD, accumulative_counts=3),
+    ),
 }
 
 
@@ -70,6 +89,8 @@ def run(case: str, work_dir: Path, batch_size: int) -> dict[str, Any]:
         training = dict(num_archs=2, baseline=0.9, optimizer=dict(type='AdamW', lr=5e-3))
         cfg.custom_hooks = [dict(type='vitnas.SamplerTrainHook', interval=3, iterations=4, **training)]
         cfg.val_dataloader = {**cfg.train_dataloader, 'dataset': cfg.train_dataloader.dataset}
+    if 'projected' in case:
+        cfg.custom_hooks = [dict(type='vitnas.ConflictMeterHook', interval=4)]
     cfg.launcher = 'pytorch'
     cfg.randomness = dict(seed=3, diff_rank_seed=case == 'uniform')  # architectures and data do not depend on it
     cfg.resume = (work_dir / 'last_checkpoint').is_file()
@@ -79,7 +100,11 @@ def run(case: str, work_dir: Path, batch_size: int) -> dict[str, Any]:
     weights = {name: tensor.tolist() for name, tensor in runner.model.module.state_dict().items()}
     state = runner.train_loop.sampler.state_dict().get('policy', {})
     learned = {name: tensor.tolist() for name, tensor in state.items()}
-    return dict(archs=seen.archs, exchanges=seen.exchanges, losses=losses(runner), weights=weights, learned=learned)
+    conflicts = read_conflicts(work_dir / 'conflicts.csv') if 'projected' in case else []
+    return dict(
+        archs=seen.archs, exchanges=seen.exchanges, losses=losses(runner), weights=weights, learned=learned,
+        conflicts=conflicts,
+    )  # fmt: skip
 
 
 if __name__ == '__main__':

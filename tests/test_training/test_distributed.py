@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CASES = ('uniform', 'distilled', 'focus', 'shared', 'accumulated')
+CASES = ('uniform', 'distilled', 'focus', 'shared', 'accumulated', 'projected', 'projected-accumulated')
 
 Seen = list[dict[str, dict[str, Any]]]
 
@@ -60,19 +60,34 @@ def test_two_processes_equal_one(one: dict, two: Seen, case: str) -> None:
 @pytest.mark.parametrize('case', CASES)
 def test_gradients_are_exchanged_once_a_step(two: Seen, case: str) -> None:
     # Of 10 steps accumulated by threes the last one is alone.
-    updates = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] if case != 'accumulated' else [0, 0, 1, 1, 1, 2, 2, 2, 3, 4]
+    updates = [0, 0, 1, 1, 1, 2, 2, 2, 3, 4] if 'accumulated' in case else [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     exchanges = np.array(two[0][case]['exchanges'])
+    if 'projected' in case:  # the supernet's gradients, and the subnets'
+        assert not (exchanges % 2).any()
+        exchanges //= 2
     buckets = exchanges[-1] / updates[-1]
     assert buckets in (1, 2)  # torch splits a small model into one or two buckets
     assert (exchanges == buckets * np.array(updates)).all()
 
 
-def test_a_resumed_distributed_training_is_the_same(two: Seen, folder: Path) -> None:
+@pytest.mark.parametrize('case', ['projected', 'projected-accumulated'])
+def test_conflicts_are_those_of_the_averaged_gradients(one: dict, two: Seen, case: str) -> None:
+    alone, together = one[case]['conflicts'], two[0][case]['conflicts']
+    assert [row[:2] for row in alone] == [row[:2] for row in together]
+    assert len({row[0] for row in alone}) == 3 and len({row[1] for row in alone}) > 10
+    np.testing.assert_allclose([row[2] for row in together], [row[2] for row in alone], atol=2e-3)
+    assert min(row[2] for row in alone) < 0  # or nothing was projected
+    assert together == two[1][case]['conflicts']  # one file
+
+
+@pytest.mark.parametrize('case', ['accumulated', 'projected-accumulated'])
+def test_a_resumed_distributed_training_is_the_same(two: Seen, folder: Path, case: str) -> None:
     """Stopped after 4 of 10 steps, in the middle of an accumulation by threes."""
-    work_dir = folder / 'two' / 'accumulated'
+    work_dir = folder / 'two' / case
     (work_dir / 'last_checkpoint').write_text(str(work_dir / 'iter_4.pth'))
-    resumed = launch(folder / 'two', 2, 'accumulated')
+    resumed = launch(folder / 'two', 2, case)
     for before, after in zip(two, resumed):
-        assert after['accumulated']['archs'] == before['accumulated']['archs'][4:]
-        assert after['accumulated']['weights'] == before['accumulated']['weights']
-    assert resumed[0]['accumulated']['losses'] == two[0]['accumulated']['losses']
+        assert after[case]['archs'] == before[case]['archs'][4:]
+        assert after[case]['weights'] == before[case]['weights']
+    assert resumed[0][case]['losses'] == two[0][case]['losses']
+    assert resumed[0][case]['conflicts'] == two[0][case]['conflicts']

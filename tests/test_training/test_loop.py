@@ -66,7 +66,12 @@ def assert_equal_states(a: Any, b: Any, path: str = '') -> None:
 @pytest.mark.parametrize('kind', ['uniform', 'sandwich', 'shared'])
 def test_every_family_trains_with_every_sampler(tmp_path: Path, name: str, kind: str) -> None:
     settings = dict(uniform=dict(sampler=UNIFORM), sandwich=dict(sampler=SANDWICH), shared=SHARED)[kind]
-    runner, recorder = recorded(supernet_config(tmp_path, model=model_config(FAMILIES[name]), **settings))
+    config = supernet_config(tmp_path, model=model_config(FAMILIES[name]), **settings)
+    if kind == 'shared' and name.startswith('nasvit'):
+        with pytest.raises(VitnasError, match='a batch norm takes its mean over samples of different architectures'):
+            recorded(config)
+        return
+    runner, recorder = recorded(config)
     assert (runner.epoch, runner.iter) == (2, 16)
     assert len({arch for arch, _ in recorder.steps}) > 5
     assert np.isfinite(losses(runner)).all()
@@ -87,6 +92,15 @@ RESUMES = {
     'by iterations': dict(sampler=UNIFORM, max_iters=16),
     'accumulated, clipped': dict(sampler=SANDWICH, optim=dict(accumulative_counts=3, clip_grad=dict(max_norm=0.5))),
     'bfloat16': dict(sampler=SANDWICH, optim=dict(type='vitnas.BFloat16OptimWrapper')),
+    'projected, accumulated': dict(
+        sampler=SANDWICH,
+        rule=dict(
+            type='vitnas.Sandwich',
+            distill=dict(type='vitnas.AdaptiveAlphaDivergence'),
+            conflict=dict(type='vitnas.GradientProjection', start=0.3, clip_subnets=1.0),
+        ),
+        optim=dict(accumulative_counts=3),
+    ),
 }
 
 

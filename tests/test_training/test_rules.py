@@ -17,7 +17,7 @@ from tests.families import FAMILIES
 from tests.supernets import model_config
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
-from vitnas_core.training import KLDivergence, SoftCrossEntropy
+from vitnas_core.training import AdaptiveAlphaDivergence, KLDivergence, SoftCrossEntropy
 from vitnas_core.training.rules import MultiArch, Sandwich, SinglePath
 from vitnas_core.training.samplers import MultiArchSampler, SandwichSampler
 
@@ -96,12 +96,28 @@ def test_sandwich_sums_the_gradients_of_single_architectures(name: str) -> None:
     assert optim.updates == 1 and optim.inner_count == 1
     assert set(logs) == {'loss', 'loss_arch0', 'loss_arch1', 'loss_arch2', 'loss_arch3'}
     assert float(logs['loss']) == pytest.approx(sum(float(v) for k, v in logs.items() if k != 'loss'))
+    assert_gradients(model, expected, rtol=1e-9, atol=1e-12)
+
+
+def assert_gradients(model: nn.Module, expected: dict[str, Tensor], rtol: float, atol: float) -> None:
+    """Those that are expected, and no other: what no architecture of a step has stays without."""
     for key, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[key], rtol=1e-9, atol=1e-12)
+        if key in expected:
+            torch.testing.assert_close(parameter.grad, expected[key], rtol=rtol, atol=atol, msg=key)
+        else:
+            assert parameter.grad is None, key
 
 
-@pytest.mark.parametrize('name', FAMILIES)
-@pytest.mark.parametrize('way', ['sliced', 'masked'])
+# Families whose layers take no masks say so when they are asked to.
+SHARED = [
+    (name, way)
+    for name, family in FAMILIES.items()
+    for way in ('sliced', 'masked')
+    if way == 'sliced' or not family.elastic().why_not_masked()
+]
+
+
+@pytest.mark.parametrize(('name', 'way'), SHARED)
 def test_multi_arch_sums_the_gradients_of_parts_of_the_batch(name: str, way: str) -> None:
     """The mean over the batch: each architecture's mean over its part, by the part's share."""
     model = make_model(name)
@@ -117,8 +133,7 @@ def test_multi_arch_sums_the_gradients_of_parts_of_the_batch(name: str, way: str
     optim = wrapper(model)
     logs = MultiArch(way=way).step(model, batch, archs, optim)
     assert optim.updates == 1 and 'loss' in logs
-    for key, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[key], rtol=1e-8, atol=1e-11)
+    assert_gradients(model, expected, rtol=1e-8, atol=1e-11)
 
 
 def test_multi_arch_refuses_norms_over_a_batch() -> None:
@@ -247,6 +262,32 @@ def test_temperature_and_low_precision() -> None:
     assert SoftCrossEntropy()(student.bfloat16(), teacher.bfloat16()).dtype == torch.float32
     with pytest.raises(VitnasError, match='`temperature` should be above 0, but got 0'):
         KLDivergence(temperature=0)
+
+
+@pytest.mark.parametrize('alphas', [(-1.0, 1.0), (0.0, 1.0), (-0.5, 0.5), (-2.0, 0.0), (0.5, 2.0)])
+def test_alpha_divergence_is_finite_where_probabilities_vanish(alphas: tuple[float, float]) -> None:
+    """Logits so far apart that a float has no number for the probability of one side, of the other, or of both."""
+    far = torch.tensor([[0.0, 300.0, -300.0], [300.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    student = far.clone().requires_grad_()
+    loss = AdaptiveAlphaDivergence(*alphas)(student, far.roll(1, 0))
+    loss.backward()
+    assert loss.isfinite() and student.grad.isfinite().all()
+
+
+def test_alpha_divergence_has_the_gradient_of_the_larger_one() -> None:
+    """Where nothing is clipped: α = 1 is KL(p, q); α = -1 is half of Σ q² / p − 1."""
+    student, teacher = (torch.randn(6, 5, dtype=torch.float64, requires_grad=grad) for grad in (True, False))
+    q, p = student.softmax(-1), teacher.softmax(-1)
+    high, low = (p * (p / q).log()).sum(-1), ((q * q / p).sum(-1) - 1) / 2
+    assert 0 < (low > high).sum() < 6  # some of each
+    expected = torch.autograd.grad(torch.maximum(low, high).mean(), student)[0]
+    loss = AdaptiveAlphaDivergence(clip=1e9)(student, teacher)
+    torch.testing.assert_close(torch.autograd.grad(loss, student)[0], expected)
+    assert AdaptiveAlphaDivergence()(student.bfloat16(), teacher.bfloat16()).dtype == torch.float32
+    with pytest.raises(VitnasError, match='`alpha_min` should be at most `alpha_max`, -1, but got 1'):
+        AdaptiveAlphaDivergence(1, -1)
+    with pytest.raises(VitnasError, match='`clip` should be above 0, but got 0'):
+        AdaptiveAlphaDivergence(clip=0)
 
 
 def test_a_model_without_one_tensor_of_logits_is_refused() -> None:

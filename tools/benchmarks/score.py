@@ -2,6 +2,7 @@
 
     score.py rank CONFIG CHECKPOINT TRUTH         correlations of hold-out scores with architectures trained alone
     score.py compare CONFIG CHECKPOINT ARCH       test scores: searched, random of the same MACs, largest, smallest
+    score.py ends CONFIG CHECKPOINT [CONFLICTS]   test scores: largest, smallest; and the ratio of conflicts.csv
     score.py budgets CONFIG CHECKPOINT SEARCH…    test scores of the best under --budgets, evaluations and seconds
     score.py space SPACE_SEARCH                   E-T error of each step of a space search, from its work dir
 
@@ -22,19 +23,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script,
 
 import vitnas_core  # noqa: F401  (before mm: it mends imports)
 from tools.benchmarks.studylib.results import write_measures
-from tools.benchmarks.studylib.scoring import Supernet, compare, rank, under_budgets
+from tools.benchmarks.studylib.scoring import Supernet, compare, ends, rank, under_budgets
 from tools.benchmarks.studylib.truth import Truth
 from vitnas_core import zoo
 from vitnas_core.errors import VitnasError
 from vitnas_core.fileio import atomic_write
 from vitnas_core.search import read_candidates
+from vitnas_core.training.hooks import read_conflicts
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest='command', required=True)
-    added = {name: commands.add_parser(name) for name in ('rank', 'compare', 'budgets', 'space')}
+    added = {name: commands.add_parser(name) for name in ('rank', 'compare', 'ends', 'budgets', 'space')}
     for name, command in added.items():
         if name != 'space':
             command.add_argument('config', help='search config')
@@ -45,6 +47,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     added['compare'].add_argument('arch', type=Path)
     added['compare'].add_argument('--num-random', type=int, default=10, help='random architectures; defaults to 10')
     added['compare'].add_argument('--seed', type=int, default=0, help='of the random ones; defaults to 0')
+    added['ends'].add_argument('conflicts', type=Path, nargs='?', help='conflicts.csv of the training')
     added['budgets'].add_argument('searches', type=Path, nargs='+', help='work dirs of one search or of several')
     added['budgets'].add_argument('--budgets', type=float, nargs='+', required=True, help='in MACs')
     return parser.parse_args(args)
@@ -76,6 +79,12 @@ def score_supernet(options: argparse.Namespace) -> dict[str, float]:
         measures, scores = rank(supernet, truth)
         rows = [f'{e.macs},{e.params},{e.score},{s}' for e, s in zip(truth.archs, scores)]
         atomic_write(options.out / 'scores.csv', '\n'.join(['macs,params,truth,score', *rows, '']))
+        return measures
+    if options.command == 'ends':
+        measures = ends(supernet)
+        if options.conflicts is not None:
+            cosines = [row[2] for row in read_conflicts(options.conflicts)]
+            measures['conflict_ratio'] = 100 * float(np.mean(np.array(cosines) < 0))
         return measures
     if options.command == 'budgets':
         found = [c for folder in options.searches for c in read_candidates(folder / 'history.jsonl')]

@@ -1,21 +1,26 @@
 """Training a supernet: the loop, samplers of architectures, rules, distillation, hooks."""
 
-from .distillation import KLDivergence, SoftCrossEntropy
+from .distillation import AdaptiveAlphaDivergence, KLDivergence, SoftCrossEntropy
 from .layer_decay import LayerDecayOptimWrapperConstructor
 from .loops import SupernetTrainLoop
 from .optim import BFloat16OptimWrapper
+from .projection import GradientProjection
 from .reinforce import Reinforce
 from .sampler_loop import SamplerTrainLoop
+from .teacher import Teacher
 from .token_labels import TokenLabelHead, TokenLabelPreprocessor, TokenMix
 
 __all__ = [
+    'AdaptiveAlphaDivergence',
     'BFloat16OptimWrapper',
+    'GradientProjection',
     'KLDivergence',
     'LayerDecayOptimWrapperConstructor',
     'Reinforce',
     'SamplerTrainLoop',
     'SoftCrossEntropy',
     'SupernetTrainLoop',
+    'Teacher',
     'TokenLabelHead',
     'TokenLabelPreprocessor',
     'TokenMix',

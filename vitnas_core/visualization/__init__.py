@@ -1,7 +1,9 @@
-"""Pictures of a search, of a space search, of a supernet's training and of a learned sampler, and the report pages."""
+"""Pictures of a search, its predictor, a space search, a supernet's training and a learned sampler; report pages."""
 
 from .arch import draw_arch
+from .conflicts import draw_conflicts
 from .pareto import draw_pareto
+from .predictor import draw_predictor
 from .progress import draw_progress
 from .report import write_report
 from .sampler import SamplerDraws, collect_draws, draw_sampler
@@ -15,8 +17,10 @@ __all__ = [
     'collect_draws',
     'draw_arch',
     'draw_choice_distribution',
+    'draw_conflicts',
     'draw_error_distribution',
     'draw_pareto',
+    'draw_predictor',
     'draw_progress',
     'draw_sampler',
     'draw_space_steps',

@@ -12,6 +12,10 @@ from mmengine.runner import Runner
 from ...backbones import unwrap
 from ...fileio import AtomicBackend, atomic_write, remove_leftovers
 from ...registry import HOOKS
+from ..projection import ASIDE
+
+_GRADIENTS = {'gradients': 'grad', 'gradients_aside': ASIDE}
+"""Where a checkpoint holds the gradients of parameters that wait for an update, and the parameters' attribute."""
 
 
 @HOOKS.register_module()
@@ -63,7 +67,7 @@ class CheckpointHook(_CheckpointHook):
             runner (Runner): The runner of the training process.
             checkpoint (dict): What was loaded.
         """
-        self._gradients = checkpoint.get('gradients') if runner._resume else None
+        self._gradients = {key: checkpoint.get(key, {}) for key in _GRADIENTS} if runner._resume else {}
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Add gradients that wait for an update.
@@ -72,15 +76,17 @@ class CheckpointHook(_CheckpointHook):
             runner (Runner): The runner of the training process.
             checkpoint (dict): What is saved.
         """
-        gradients = {name: p.grad.cpu() for name, p in unwrap(runner.model).named_parameters() if p.grad is not None}
-        if gradients:
-            checkpoint['gradients'] = gradients
+        for key, attribute in _GRADIENTS.items():
+            pairs = [(name, getattr(p, attribute, None)) for name, p in unwrap(runner.model).named_parameters()]
+            if gradients := {name: gradient.cpu() for name, gradient in pairs if gradient is not None}:
+                checkpoint[key] = gradients
 
     def _restore_gradients(self, runner: Runner) -> None:
-        gradients, self._gradients = getattr(self, '_gradients', None) or {}, None
+        kept, self._gradients = getattr(self, '_gradients', {}), {}
         for name, parameter in unwrap(runner.model).named_parameters():
-            if name in gradients:
-                parameter.grad = gradients[name].to(parameter.device)
+            for key, gradients in kept.items():
+                if name in gradients:
+                    setattr(parameter, _GRADIENTS[key], gradients[name].to(parameter.device))
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
         """Write the checkpoint, then ``last_checkpoint``, then remove the checkpoints that are too old.
@@ -162,10 +168,13 @@ def _average_gradients(runner: Runner) -> None:
     if get_world_size() == 1:
         return
     parameters = list(unwrap(runner.model).parameters())
-    # Ranks need not have gradients of the same parameters; they must exchange the same ones.
-    somewhere = torch.tensor([float(p.grad is not None) for p in parameters], device=parameters[0].device)
-    all_reduce(somewhere, 'max')
-    for parameter, wanted in zip(parameters, somewhere.tolist()):
-        if wanted:
-            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            all_reduce(parameter.grad, 'mean')
+    for attribute in _GRADIENTS.values():
+        # Ranks need not have gradients of the same parameters; they must exchange the same ones.
+        found = [getattr(parameter, attribute, None) for parameter in parameters]
+        somewhere = torch.tensor([float(gradient is not None) for gradient in found], device=parameters[0].device)
+        all_reduce(somewhere, 'max')
+        for parameter, gradient, wanted in zip(parameters, found, somewhere.tolist()):
+            if wanted:
+                gradient = torch.zeros_like(parameter) if gradient is None else gradient
+                all_reduce(gradient, 'mean')
+                setattr(parameter, attribute, gradient)

@@ -12,6 +12,7 @@ from mmengine.runner import Runner
 from ...backbones import elastic_backbone
 from ...errors import VitnasError
 from ...registry import HOOKS
+from ..projection import ASIDE
 
 
 @HOOKS.register_module()
@@ -58,7 +59,7 @@ class SortChannelsHook(Hook):
         for change in elastic_backbone(runner.model).importance_orders():
             weight = change.weight
             gathered = [t for t in state.get(weight, {}).values() if isinstance(t, torch.Tensor)]
-            if weight.grad is not None:  # accumulated over steps
-                gathered.append(weight.grad)
+            waiting = (weight.grad, getattr(weight, ASIDE, None))  # accumulated over steps
+            gathered += [gradient for gradient in waiting if gradient is not None]
             for tensor in (weight, *(t for t in gathered if t.shape == weight.shape)):
                 change.apply(tensor)

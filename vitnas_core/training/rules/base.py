@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from mmengine.optim import OptimWrapper
 from torch import Tensor
 
+from ...backbones import elastic_backbone, unwrap
 from ...spaces import Arch
 from ..samplers import ArchSampler
 
@@ -36,9 +38,27 @@ class TrainingRule:
         """
         raise NotImplementedError
 
+    def losses(self, model: Any, data: Any, archs: list[Arch]) -> Iterator[Tensor]:
+        """The loss of one architecture after another, each computed when it is asked for; it stays the active one.
+
+        Args:
+            model: The model, perhaps wrapped for distributed training.
+            data: A batch that the model's data preprocessor made.
+            archs: The architectures, the largest first.
+        """
+        backbone = elastic_backbone(model)
+        for arch in archs:
+            backbone.set_arch(arch)
+            yield label_loss(model, data)
+
+
+def label_loss(model: Any, data: Any) -> Tensor:
+    """The loss of the active architecture against the labels."""
+    return unwrap(model).parse_losses(model._run_forward(data, mode='loss'))[0]
+
 
 def reduced(model: Any, last: bool) -> contextlib.AbstractContextManager:
-    """For one architecture of several: ranks exchange gradients with the last one only, then of all."""
+    """For one architecture of several: where ``last`` of them, ranks exchange the gradients of all so far."""
     return contextlib.nullcontext() if last or not hasattr(model, 'no_sync') else model.no_sync()
 
 

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from ...backbones import elastic_backbone, unwrap
 from ...errors import VitnasError
-from ...registry import MODELS, RULES
+from ...registry import CONFLICTS, MODELS, RULES
 from ...spaces import Arch
+from ..distillation import precise
+from ..projection import GradientProjection
 from ..samplers import ArchSampler
-from .base import TrainingRule, add_gradients, reduced, update
-
-_NO_LOGITS = '`distill` of vitnas.Sandwich needs a model whose head gives its logits as one tensor, as classifiers do'
+from ..teacher import Teacher
+from .base import TrainingRule, add_gradients, label_loss, reduced, update
 
 
 @RULES.register_module()
@@ -25,53 +26,99 @@ class Sandwich(TrainingRule):
 
     Args:
         distill (dict, optional): Loss between a subnet's logits and those of the step's first, the largest
-            architecture: ``dict(type='vitnas.KLDivergence')`` or ``dict(type='vitnas.SoftCrossEntropy')``.
-            The largest then learns from the labels, the others from it alone (in-place distillation,
-            BigNAS, Sec. 3.1). Defaults to None: every subnet learns from the labels (S3, Sec. 2.3).
+            architecture: ``dict(type='vitnas.KLDivergence')``, ``dict(type='vitnas.SoftCrossEntropy')`` or
+            ``dict(type='vitnas.AdaptiveAlphaDivergence')``. The others then learn from the largest alone (in-place
+            distillation, BigNAS, Sec. 3.1). Defaults to None: they learn from the labels (S3, Sec. 2.3).
+        teacher (dict, optional): A trained network, e.g. ``dict(type='vitnas.Teacher', models=…)``, of which the
+            largest architecture learns by cross-entropy, not from the labels (NASViT, Sec. 2). Defaults to None: it
+            learns from the labels.
+        conflict (dict, optional): What to do where the gradients of the largest and of the others disagree, e.g.
+            ``dict(type='vitnas.GradientProjection', keep='subnets')`` (NASViT, Eq. 1). Defaults to None.
     """
 
-    def __init__(self, distill: dict | None = None) -> None:
+    def __init__(self, distill: dict | None = None, teacher: dict | None = None, conflict: dict | None = None) -> None:
         self.distill = None if distill is None else MODELS.build(distill)
+        self.teacher: Teacher | None = None if teacher is None else MODELS.build(teacher)
+        self.conflict: GradientProjection | None = None if conflict is None else CONFLICTS.build(conflict)
 
     def check(self, sampler: ArchSampler, model: Any) -> None:
-        """In-place distillation needs the largest architecture first, and a head with logits."""
-        if self.distill is not None and not sampler.largest_first:
-            raise VitnasError(
-                f'`distill` of vitnas.Sandwich learns from the largest architecture, which '
-                f'{type(sampler).__name__} does not draw first; use sampler=dict(type="vitnas.SandwichSampler")'
-            )
-
-        if self.distill is not None and not isinstance(getattr(model, 'head', None), nn.Module):
-            raise VitnasError(f'{_NO_LOGITS}; {type(model).__name__} does not')
+        """What tells the largest architecture from others needs it first; distillation needs a head with logits."""
+        for name, part, verb in (
+            ('distill', self.distill, 'learns from'),
+            ('teacher', self.teacher, 'teaches'),
+            ('conflict', self.conflict, 'compares others with'),
+        ):
+            if part is not None and not sampler.largest_first:
+                raise VitnasError(
+                    f'`{name}` of vitnas.Sandwich {verb} the largest architecture, which '
+                    f'{type(sampler).__name__} does not draw first; use sampler=dict(type="vitnas.SandwichSampler")'
+                )
+        if self._needs_logits and not isinstance(getattr(model, 'head', None), nn.Module):
+            raise VitnasError(self._no_logits(model))
 
     def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
         """Forward and backward each architecture on the same augmented batch, then update."""
-        backbone = elastic_backbone(model)
         with optim_wrapper.optim_context(model):
             data = unwrap(model).data_preprocessor(batch, True)
-        losses: list[Tensor] = []
-        teacher: Tensor | None = None
-        for arch in archs:
-            last = len(losses) + 1 == len(archs)
-            backbone.set_arch(arch)
-            with reduced(model, last), optim_wrapper.optim_context(model):
-                loss, logits = self._loss(model, data, teacher)
+        coming, losses = self.losses(model, data, archs), []
+        for i in range(len(archs)):
+            first, last = i == 0, i + 1 == len(archs)
+            # Gradients that are to be compared are exchanged each for itself.
+            with reduced(model, last or (first and self.conflict is not None)), optim_wrapper.optim_context(model):
+                loss = next(coming)
             add_gradients(optim_wrapper, loss, last)
             losses.append(loss.detach())
-            if teacher is None and logits is not None:
-                teacher = logits.detach()
+            if first and self.conflict is not None:
+                self.conflict.set_aside(model, optim_wrapper)
+        if self.conflict is not None:
+            self.conflict.combine(model, optim_wrapper)
         update(optim_wrapper)
         return {'loss': sum(losses), **{f'loss_arch{i}': loss for i, loss in enumerate(losses)}}  # type: ignore[dict-item]
 
-    def _loss(self, model: Any, data: Any, teacher: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """The loss of the active architecture, and its logits where something is distilled."""
-        if self.distill is None:
-            return unwrap(model).parse_losses(model._run_forward(data, mode='loss'))[0], None
+    def losses(self, model: Any, data: Any, archs: list[Arch]) -> Iterator[Tensor]:
+        """The loss of each architecture; the first is the largest where something is distilled."""
+        if not self._needs_logits:
+            yield from super().losses(model, data, archs)
+            return
+        backbone, largest = elastic_backbone(model), None
+        target = None if self.teacher is None else self.teacher(data['inputs'])
+        for arch in archs:
+            backbone.set_arch(arch)
+            loss, logits = self._loss_and_logits(model, data)
+            if largest is None:
+                largest = logits.detach()
+                yield loss if target is None else _soft_cross_entropy(logits, target)
+            else:
+                yield loss if self.distill is None else self.distill(logits, largest)
+
+    @property
+    def _needs_logits(self) -> bool:
+        return self.distill is not None or self.teacher is not None
+
+    def _no_logits(self, model: Any) -> str:
+        part = 'distill' if self.distill is not None else 'teacher'
+        return (
+            f'`{part}` of vitnas.Sandwich needs a model whose head gives its logits as one tensor, as classifiers do; '
+            f'{type(unwrap(model)).__name__} does not'
+        )
+
+    def _loss_and_logits(self, model: Any, data: Any) -> tuple[Tensor, Tensor]:
+        """The active architecture's loss against the labels, and its logits."""
         with _logits_of(unwrap(model)) as seen:
-            loss = unwrap(model).parse_losses(model._run_forward(data, mode='loss'))[0]
+            loss = label_loss(model, data)
         if len(seen) != 1 or not isinstance(seen[0], Tensor):
-            raise VitnasError(f'{_NO_LOGITS}; {type(unwrap(model)).__name__} does not')
-        return (loss if teacher is None else self.distill(seen[0], teacher)), seen[0]
+            raise VitnasError(self._no_logits(model))
+        return loss, seen[0]
+
+
+def _soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """− Σ target log p, the mean over samples."""
+    if logits.shape != target.shape:
+        raise VitnasError(
+            f'the teacher of vitnas.Sandwich should know the classes of the model, but it has {target.shape[-1]} and '
+            f'the head of the model has {logits.shape[-1]}'
+        )
+    return -(target * precise(logits).log_softmax(-1)).sum(-1).mean()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,183 @@
+"""How often the largest architecture and smaller ones want opposite things of a layer (NASViT, Table 4)."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.dist import all_reduce, get_rank, is_main_process
+from mmengine.hooks import Hook
+from mmengine.runner import Runner
+from torch import Tensor, nn
+
+from ...backbones import elastic_backbone, unwrap
+from ...errors import VitnasError
+from ...fileio import atomic_write
+from ...randomness import run_seed, seeded
+from ...registry import HOOKS
+from ..projection import layers_of
+from ..rules import TrainingRule
+from ..samplers import SandwichSampler
+
+COLUMNS = ('iter', 'layer', 'cosine')
+"""Columns of the CSV file, one row a measurement and layer."""
+
+_MOST_NAMED = 5
+
+
+@HOOKS.register_module()
+class ConflictMeterHook(Hook):
+    """Measure the gradient conflict ratio: the share of layers in which two gradients oppose each other.
+
+    These are the gradient of the largest architecture and the sum of those of the smallest and of random ones, on the
+    batch that is trained next, with the losses of the training's rule (distillation and teacher, too) and before
+    anything is projected. A layer is a module with parameters of its own; one that either gradient leaves alone has no
+    cosine. On several processes gradients are averaged first. It works with every rule and family, and the training
+    goes on bit for bit as without it.
+
+    The ratio is logged as ``conflict_ratio``; ``conflicts.csv`` in the work dir has the cosine of every layer, for
+    ``tools/analysis/plot_conflicts.py``. After a resume, rows of steps that are trained again are dropped.
+
+    Args:
+        interval: Before every how many iterations it is measured, from the first on. A measurement takes about as long
+            as a step of ``vitnas.Sandwich``. Defaults to 100.
+        num_random: How many random architectures. Defaults to 2, as in the paper.
+
+    Raises:
+        VitnasError: A number is out of range; when the training starts: its loop has no rule.
+    """
+
+    priority = 'VERY_LOW'  # after those that change the batch or sort the weights
+    filename = 'conflicts.csv'
+
+    def __init__(self, interval: int = 100, num_random: int = 2) -> None:
+        if type(interval) is not int or interval < 1:
+            raise VitnasError(f'`interval` should be a whole number above 0, but got {interval!r}')
+        self.interval, self.sampler = interval, SandwichSampler(num_random)
+
+    def before_train(self, runner: Runner) -> None:
+        """Drop what will be measured again."""
+        if not isinstance(getattr(runner.train_loop, 'rule', None), TrainingRule):
+            raise VitnasError(
+                'vitnas.ConflictMeterHook measures with the losses of a training rule: use '
+                'train_cfg=dict(type="vitnas.SupernetTrainLoop", …)'
+            )
+        if is_main_process():
+            path = self._path(runner)
+            kept = [row for row in read_conflicts(path) if row[0] < runner.iter] if path.is_file() else []
+            atomic_write(path, _text([COLUMNS, *kept]))
+
+    def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
+        """Measure where it is due."""
+        if runner.iter % self.interval:
+            return
+        cosines = self._measure(runner, data_batch)
+        if cosines:
+            ratio = sum(cosine < 0 for cosine in cosines.values()) / len(cosines)
+            runner.message_hub.update_scalar('train/conflict_ratio', ratio)
+        if is_main_process():
+            with open(self._path(runner), 'a', newline='') as file:
+                file.write(_text([(runner.iter, layer, f'{cosine:.6g}') for layer, cosine in cosines.items()]))
+
+    def after_train(self, runner: Runner) -> None:
+        """Say how it was over the whole training."""
+        rows = read_conflicts(self._path(runner)) if is_main_process() else []
+        if not rows:
+            return
+        seen, opposed = Counter(row[1] for row in rows), Counter(row[1] for row in rows if row[2] < 0)
+        worst = sorted(opposed, key=lambda layer: -opposed[layer] / seen[layer])[:_MOST_NAMED]
+        named = ', '.join(f'{layer} {opposed[layer] / seen[layer]:.0%}' for layer in worst)
+        times = len({row[0] for row in rows})
+        runner.logger.info(
+            f'Conflicts: {opposed.total() / len(rows):.1%} of {len(seen)} layers in {times} measurements'
+            + (f'; most in {named}' if named else '')
+        )
+
+    def _path(self, runner: Runner) -> Path:
+        return Path(runner.work_dir) / self.filename
+
+    def _measure(self, runner: Runner, batch: Any) -> dict[str, float]:
+        """The cosine of each layer that both gradients touch, in the order of the network."""
+        model, seed = unwrap(runner.model), run_seed(runner)
+        rng, progress = np.random.default_rng([seed, runner.iter, 2]), runner.iter / runner.max_iters
+        archs = self.sampler.sample(elastic_backbone(model).space, rng, progress)
+        layers = layers_of(model)
+        parameters = [parameter for layer in layers.values() for parameter in layer]
+        # The step's own key: the batch is augmented as it will be for the training.
+        with seeded(seed, runner.iter, get_rank(), 1), _untouched(model):
+            coming = _gradients(runner, model, batch, archs, parameters)
+            supernet, subnets = next(coming), next(coming)
+            for gradient in coming:
+                subnets += gradient
+        for vector in (supernet, subnets):
+            all_reduce(vector, 'mean')
+        sizes = [sum(parameter.numel() for parameter in layer) for layer in layers.values()]
+        pairs = zip(supernet.split(sizes), subnets.split(sizes))
+        cosines = torch.stack([torch.dot(a, b) / (a.norm() * b.norm()) for a, b in pairs]).tolist()
+        return {layer: cosine for layer, cosine in zip(layers, cosines) if np.isfinite(cosine)}
+
+
+def _gradients(runner: Runner, model: Any, batch: Any, archs: list, parameters: list[nn.Parameter]) -> Iterator[Tensor]:
+    """The gradient of each architecture as one vector, up to a factor; the parameters' own stay as they are."""
+    optim_wrapper = runner.optim_wrapper
+    scaler = getattr(optim_wrapper, 'loss_scaler', None)
+    scale = 1.0 if scaler is None else scaler.get_scale()
+    with optim_wrapper.optim_context(model):
+        data = model.data_preprocessor(copy.deepcopy(batch), True)  # it may write labels into the batch
+    losses = runner.train_loop.rule.losses(model, data, archs)
+    for _ in archs:
+        with optim_wrapper.optim_context(model):
+            loss = next(losses)
+        found = torch.autograd.grad(loss * scale, parameters, allow_unused=True)
+        yield torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(parameters, found)])
+
+
+@contextlib.contextmanager
+def _untouched(model: nn.Module) -> Iterator[None]:
+    """Put the active architecture and buffers such as running statistics back afterwards."""
+    backbone, arch = elastic_backbone(model), elastic_backbone(model).arch
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        backbone.set_arch(arch)
+        with torch.no_grad():
+            for buffer, content in before:
+                buffer.copy_(content)
+
+
+def read_conflicts(path: Path) -> list[tuple[int, str, float]]:
+    """The rows of ``conflicts.csv``: iteration, layer, cosine; a last line that a kill tore is left out.
+
+    Raises:
+        VitnasError: The file cannot be read, or is no such table; with the line.
+    """
+    try:
+        lines = path.read_text(encoding='utf-8').splitlines(keepends=True)
+    except (OSError, UnicodeDecodeError) as err:
+        raise VitnasError(f'{path} cannot be read as a table of conflicts: {err}') from None
+    table = list(csv.reader(line for line in lines if line.endswith('\n')))
+    if not table or tuple(table[0]) != COLUMNS:
+        raise VitnasError(f'{path} should have the columns {", ".join(COLUMNS)}')
+    rows = []
+    for number, line in enumerate(table[1:], 2):
+        try:
+            step, layer, cosine = line
+            rows.append((int(step), layer, float(cosine)))
+        except ValueError:
+            raise VitnasError(f'{path}:{number} should hold {", ".join(COLUMNS)}, but got {line}') from None
+    return rows
+
+
+def _text(rows: list[tuple]) -> str:
+    text = io.StringIO(newline='')
+    csv.writer(text, lineterminator='\n').writerows(rows)
+    return text.getvalue()
