@@ -32,6 +32,9 @@ DENSE = [stem for stem in CONFIGS if stem not in CLASSIFICATION]
 SMALL_SEARCH: dict[str, dict[str, Any]] = {
     'EvolutionSearchLoop': dict(population=2, initial=2, parents=1, generations=1, mutations=1, crossovers=1),
     'SamplerSearchLoop': dict(num_candidates=2),
+    'PredictorSearchLoop': dict(
+        num_samples=4, num_final=2, trees=2, parents=2, mutations=2, crossovers=2, rounds=1, recalibrate=1
+    ),
 }
 
 
@@ -162,6 +165,13 @@ def shrink(cfg: Config, monkeypatch: pytest.MonkeyPatch) -> None:
         shrink_search(cfg.space_search.search)
     for hook in sampler_hooks(cfg):
         hook.update(interval=1, iterations=1)
+    for hook in cfg.get('custom_hooks') or []:
+        if hook['type'] == 'vitnas.RecalibrateHook':
+            hook.update(dataloader=cfg.val_dataloader, num_batches=1)
+    if cfg.train_cfg.get('rule', {}).get('teacher'):  # its weights are not at hand
+        models = cfg.train_cfg.rule.teacher.models
+        for teacher in models if isinstance(models, list) else [models]:
+            teacher.update(dict(pretrained=False) if 'pretrained' in teacher else dict(init_cfg=None))
     if cfg.optim_wrapper.get('type') == 'vitnas.BFloat16OptimWrapper':
         cfg.optim_wrapper.type = 'OptimWrapper'
     cfg.default_hooks.logger.interval = 1

@@ -1,0 +1,11 @@
+"""Train the searched micro NASViT alone on the digits, all 1,442 training images."""
+
+_base_ = './nasvit-micro_supernet_30e_digits.py'
+
+model = dict(backbone=dict(space=None, arch='work_dirs/nasvit-micro_search_predictor-3m_digits/best_arch.json'))
+train_cfg = dict(_delete_=True, type='EpochBasedTrainLoop', max_epochs=30, val_interval=10)
+# The search is over: train on the whole training set. The last epoch counts, so val may show the test set.
+train_dataloader = dict(dataset=dict(_delete_=True, **_base_.train_dataloader.dataset.dataset))
+val_dataloader = dict(_delete_=True, **_base_.test_dataloader)
+find_unused_parameters = False
+custom_hooks = []

@@ -1,0 +1,30 @@
+"""Search NASViT's front of accuracy and MACs up to 800 M: 1,024 evaluations teach a forest, 10,240 are predicted.
+
+The winners are used as they are, with the supernet's weights: ``tools/extract_subnet.py --recalibrate 16``.
+"""
+
+_base_ = './nasvit_supernet_8xb64-360e_imagenet.py'
+
+train_cfg = dict(
+    _delete_=True,
+    type='vitnas.PredictorSearchLoop',
+    evaluator=dict(type='Accuracy'),
+    constraint=dict(macs=(None, 800e6)),
+    input_size=224,
+    num_classes=1000,
+    num_samples=1024,
+    parents=128,
+    mutations=128,
+    crossovers=128,
+    rounds=40,
+    recalibrate=16,
+)
+train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
+load_from = 'work_dirs/nasvit_supernet_8xb64-360e_imagenet/epoch_360.pth'
+
+# A search trains nothing and validates by itself.
+param_scheduler = None
+val_dataloader = None
+val_evaluator = None
+val_cfg = None
+custom_hooks = []
