@@ -15,12 +15,18 @@ from typing import Any
 import pytest
 import torch
 from mmengine.config import Config, config
+from mmengine.model import convert_sync_batchnorm
+from mmengine.optim import build_optim_wrapper
 from mmengine.runner import Runner
+from torch import nn
 
 from tools import train
 from vitnas_core.auto import elastic_class
 from vitnas_core.backbones import S3, elastic_backbone
 from vitnas_core.backbones.pretrained import cut_to_shape
+from vitnas_core.elastic import SwitchableScale
+from vitnas_core.models import backbone_of
+from vitnas_core.registry import MODELS
 from vitnas_core.spaces import Arch
 from vitnas_core.training import BFloat16OptimWrapper
 
@@ -28,6 +34,7 @@ from .config_files import (
     CONFIGS,
     DENSE,
     ROOT,
+    build,
     check_loaded,
     check_schedule_ends,
     is_search,
@@ -40,7 +47,7 @@ from .config_files import (
 from .tiny_sets import datasets_of, set_name
 
 SIDE = 64
-"""The shorter side of the images."""
+"""The shorter side of the images; twice that where a map would have one row, as a token alone attends to nothing."""
 FAST_BFLOAT16 = getattr(torch.cpu, '_is_avx512_bf16_supported', bool)()
 """Whether bfloat16 is computed, not emulated; else only configs that stand on a toolbox's own run in it."""
 FEW = dict(num=16, nms_pre=50, max_per_img=10)
@@ -58,25 +65,34 @@ NAMES = {
     ),
 }
 SCHEDULE = re.compile(r'(?P<times>\d+)x|((?P<gpus>\d+)xb(?P<batch>\d+)-)?((?P<epochs>\d+)e|(?P<thousands>\d+)k)')
-DATASETS = {'coco': 'CocoDataset', 'ade20k': 'ADE20KDataset', 'scenes': 'Scenes'}
+DATASETS = {
+    'coco': 'CocoDataset',
+    'ade20k': 'ADE20KDataset',
+    'cityscapes': 'CityscapesDataset',
+    'scenes': 'Scenes',
+}
 METHODS = {
     'mask-rcnn': 'MaskRCNN',
     'cascade-mask-rcnn': 'CascadeRCNN',
     'retinanet': 'RetinaNet',
     'upernet': 'UPerHead',
     'fpn': 'FPNHead',
+    'segformer': 'SegformerHead',
 }
 NETWORKS = {'vitresnas': 'vitres'}
 NECKS = {'fpn': 'FPN', 'simple-fpn': 'SimpleFeaturePyramid'}
 
-# Of the papers, on COCO and ADE20K: Swin's for Cascade and UperNet, Twins' for the others.
+# Of the papers, on COCO and ADE20K: Swin's for Cascade and UperNet, SegFormer's for its head, Twins' for the others.
 RECIPES: dict[str, dict[str, Any]] = {
     'mask-rcnn': dict(lr=2e-4, weight_decay=1e-4, warm_up=500, batch_size=2, drop_path={0.2}),
     'retinanet': dict(lr=1e-4, weight_decay=1e-4, warm_up=500, batch_size=2, drop_path={0.2}),
     'cascade-mask-rcnn': dict(lr=1e-4, weight_decay=0.05, warm_up=1000, batch_size=2, drop_path={0.0, 0.2, 0.3}),
     'upernet': dict(lr=6e-5, weight_decay=0.01, warm_up=1500, batch_size=2, drop_path={0.2, 0.3}),
     'fpn': dict(lr=1e-4, weight_decay=1e-4, warm_up=0, batch_size=4, drop_path={0.2, 0.4}),
+    'segformer': dict(lr=6e-5, weight_decay=0.01, warm_up=1500, batch_size=2, drop_path={0.1}),
 }
+SET_RECIPES: dict[str, dict[str, Any]] = {'cityscapes': dict(batch_size=1)}
+"""What is different on a dataset, here because its crops are four times as large."""
 MILESTONES = {12: [8, 11], 36: [27, 33]}
 
 
@@ -137,7 +153,7 @@ def smaller(size: Any, factor: float) -> tuple[int, int]:
 
 
 def shrink_images(cfg: Config) -> None:
-    """Resize large images of every pipeline to about 64 x 96."""
+    """Resize large images of every pipeline to about 64 × 96, or 128 × 192."""
     pipelines = [
         dataset['pipeline']
         for part in ('train', 'val', 'test')
@@ -145,7 +161,8 @@ def shrink_images(cfg: Config) -> None:
     ]
     steps = list(dicts(pipelines))
     scales = [scale for step in steps for scale in (*step.get('scales', ()), step.get('scale')) if scale]
-    factor = SIDE / max(min(scale) for scale in scales)
+    side = SIDE if max(backbone_of(cfg.model).out_strides()) < SIDE else 2 * SIDE
+    factor = side / max(min(scale) for scale in scales)
     if factor > 0.5:  # the scenes are small
         return
     for step in steps:
@@ -156,6 +173,9 @@ def shrink_images(cfg: Config) -> None:
             step['scales'] = [smaller(scale, factor) for scale in step['scales']]
     if 'size' in cfg.model.data_preprocessor:
         cfg.model.data_preprocessor.size = smaller(cfg.model.data_preprocessor.size, factor)
+    for key in ('crop_size', 'stride'):  # of windows that slide over test images
+        if key in cfg.model.test_cfg:
+            cfg.model.test_cfg[key] = smaller(cfg.model.test_cfg[key], factor)
 
 
 def shrink_boxes(cfg: Config) -> None:
@@ -238,6 +258,9 @@ def check_gradients(runner: Runner) -> None:
     model = runner.model.eval()
     backbone = elastic_backbone(model)
     backbone.set_arch(backbone.space.largest())
+    for module in backbone.modules():  # a gain that begins at 0 is still there if its path was dropped so far
+        if isinstance(module, nn.BatchNorm2d) and not module.weight.any():
+            nn.init.ones_(module.weight)
     data = model.data_preprocessor(next(iter(runner.train_dataloader)), training=True)
     shapes = [tuple(sample.img_shape[:2]) for sample in data['data_samples']]
     assert all(height != width for height, width in shapes)
@@ -360,7 +383,8 @@ def check_schedule(text: str, cfg: Config) -> None:
 @pytest.mark.parametrize('stem', [stem for stem in DENSE if 'scenes' not in stem])
 def test_recipe(stem: str) -> None:
     name, cfg = named(stem), parsed(stem)
-    recipe, optimizer = RECIPES[name['method']], cfg.optim_wrapper.optimizer
+    recipe = {**RECIPES[name['method']], **SET_RECIPES.get(name['dataset'], {})}
+    optimizer = cfg.optim_wrapper.optimizer
     assert (optimizer.type, optimizer.lr, optimizer.weight_decay) == ('AdamW', recipe['lr'], recipe['weight_decay'])
     assert cfg.train_dataloader.batch_size == recipe['batch_size']
     assert cfg.model.backbone.drop_path_rate in recipe['drop_path']
@@ -372,6 +396,49 @@ def test_recipe(stem: str) -> None:
     else:
         assert falling.type == 'PolyLR' and falling.get('eta_min', 0.0) < optimizer.lr
         assert cfg.tta_model.type == 'SegTTAModel' and words(cfg.tta_pipeline[-1].type) == 'TestTimeAug'
+
+
+@pytest.mark.parametrize('stem', [stem for stem in FIRSTS if 'scenes' not in stem])
+def test_what_does_not_decay(stem: str) -> None:
+    """Norms, positions and scalings of the backbone, in the recipes of Swin and SegFormer, whose head learns faster."""
+    cfg = parsed(stem)
+    method = named(stem)['method']
+    with torch.device('meta'):
+        model: Any = build(cfg)
+    wrapper = build_optim_wrapper(model, cfg.optim_wrapper)
+    groups = {id(weight): group for group in wrapper.optimizer.param_groups for weight in group['params']}
+    backbone, base = elastic_backbone(model), cfg.optim_wrapper.optimizer
+    free = set()
+    if method in ('cascade-mask-rcnn', 'upernet', 'segformer'):
+        free = backbone.position_weights()
+        for name, module in backbone.named_modules():
+            if isinstance(module, (nn.LayerNorm, nn.modules.batchnorm._BatchNorm, SwitchableScale)):
+                free |= {f'{name}.{leaf}' for leaf, _ in module.named_parameters()}
+    for name, weight in backbone.named_parameters():
+        group = groups[id(weight)]
+        assert (group['lr'], group['weight_decay']) == (base.lr, 0 if name in free else base.weight_decay), name
+    if method == 'segformer':
+        assert {groups[id(weight)]['lr'] for weight in model.decode_head.parameters()} == {10 * base.lr}
+
+
+@pytest.mark.parametrize('stem', [stem for stem in FIRSTS if 'nasvit' in stem])
+def test_synchronised_batch_norms_give_the_same(stem: str) -> None:
+    """One or two images a GPU are too few for batch norms; mmengine's Runner puts others in their place."""
+    cfg = parsed(stem)
+    assert cfg.sync_bn == 'torch'
+    backbone: Any = MODELS.build(cfg.model.backbone).eval()
+    torch.manual_seed(0)
+    for module in backbone.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            for tensor in (module.weight, module.bias, module.running_mean, module.running_var):
+                nn.init.uniform_(tensor, 0.5, 1.5)
+    images = torch.rand(1, 3, SIDE, 3 * SIDE // 2)
+    with torch.no_grad():
+        before = backbone(images)
+        synchronised = convert_sync_batchnorm(backbone, cfg.sync_bn).eval()
+        kinds = {type(module) for module in synchronised.modules()}
+        assert nn.SyncBatchNorm in kinds and not [kind for kind in kinds if issubclass(kind, nn.BatchNorm2d)]
+        torch.testing.assert_close(synchronised(images), before)
 
 
 @pytest.mark.parametrize('stem', DENSE)

@@ -118,10 +118,20 @@ def _ade20k(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generato
         for number, (height, width) in enumerate(sizes, 1):
             name = f'ADE_{short}_{number:08}'
             _write_image(root / 'images' / split / f'{name}.jpg', rng, height, width)
-            labels = rng.integers(0, 151, (5, 5), dtype=np.uint8).repeat(20, 0).repeat(20, 1)[:height, :width]
-            path = root / 'annotations' / split / f'{name}.png'
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(cv2.imencode('.png', labels)[1].tobytes())
+            labels = rng.integers(0, 151, (5, 5), dtype=np.uint8)
+            _write_labels(root / 'annotations' / split / f'{name}.png', labels, height, width)
+    return {}
+
+
+def _cityscapes(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> dict[str, Any]:
+    """Wide images of one size, in a folder a city, with labels 0 to 18 and 255, which is none of the classes."""
+    for split, city in (('train', 'aachen'), ('val', 'munster')):
+        for number in range(2):
+            name = f'{city}_{number:06}_000019'
+            _write_image(root / 'leftImg8bit' / split / city / f'{name}_leftImg8bit.png', rng, 64, 128)
+            labels = rng.choice(np.array([*range(19), 255], np.uint8), (4, 8))
+            labels[0, 0] = 255
+            _write_labels(root / 'gtFine' / split / city / f'{name}_gtFine_labelTrainIds.png', labels, 64, 128)
     return {}
 
 
@@ -134,7 +144,14 @@ def _scenes(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generato
 def _write_image(path: Path, rng: np.random.Generator, height: int, width: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     image = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
-    path.write_bytes(cv2.imencode('.jpg', image)[1].tobytes())
+    path.write_bytes(cv2.imencode(path.suffix, image)[1].tobytes())
+
+
+def _write_labels(path: Path, labels: np.ndarray, height: int, width: int) -> None:
+    """A label map of squares of 20 × 20 pixels."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    squares = labels.repeat(20, 0).repeat(20, 1)[:height, :width]
+    path.write_bytes(cv2.imencode('.png', squares)[1].tobytes())
 
 
 TINY_SETS: dict[str, Callable[[Path, pytest.MonkeyPatch, np.random.Generator], dict[str, Any]]] = {
@@ -144,6 +161,7 @@ TINY_SETS: dict[str, Callable[[Path, pytest.MonkeyPatch, np.random.Generator], d
     'Digits': _digits,
     'CocoDataset': _coco,
     'ADE20KDataset': _ade20k,
+    'CityscapesDataset': _cityscapes,
     'Scenes': _scenes,
 }
 

@@ -81,7 +81,7 @@ def rule_of(step: dict[str, Any]) -> Sandwich:
     return rule
 
 
-@pytest.mark.parametrize('step', STEPS, ids=['projected', 'added'])
+@pytest.mark.parametrize('step', STEPS, ids=lambda step: 'projected' if step['projection_enabled'] else 'added')
 def test_step(step: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     from mmpretrain.structures import DataSample
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from mmengine.dataset import Compose
 from mmengine.hooks import Hook
+from mmengine.model import convert_sync_batchnorm
 from mmengine.runner import Runner
 from torch import nn
 
@@ -289,3 +290,15 @@ def test_hooks_can_change_the_pipeline(tmp_path: Path) -> None:
     runner.register_hook(recorder)
     runner.train()
     assert {pixels for _, pixels in recorder.steps} == {0.0}
+
+
+def test_batch_norms_of_one_width_are_refused(tmp_path: Path) -> None:
+    """What mmengine's ``sync_bn`` makes of elastic ones; the stem of ViT-Res has the same width in all architectures."""
+    for name, refused in (('nasvit', True), ('vit_res', False)):
+        runner = Runner.from_cfg(supernet_config(tmp_path / name, model=model_config(FAMILIES[name]), max_epochs=1))
+        runner.model.backbone = convert_sync_batchnorm(runner.model.backbone)
+        if refused:
+            with pytest.raises(VitnasError, match='`sync_bn` makes stem_bn and other batch norms'):
+                runner.train_loop  # noqa: B018  (it is built here)
+        else:
+            assert runner.train_loop

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost
-from ..elastic import Reorder, SwitchableScale
+from ..elastic import Reorder
 from ..errors import ArchError, SpaceError, VitnasError
 from ..spaces import Arch, SearchSpace
 from .mixed import Mixture, Sharing, has_block, masks, run_sliced
@@ -280,13 +280,13 @@ class ElasticBackbone(BaseModule):
         return depths
 
     def position_weights(self) -> set[str]:
-        """Tokens and tables of positions: what is no weight of a linear layer, a convolution, a norm or a scaling."""
+        """Tokens, tables of positions, scaling vectors: what is no weight of a linear layer, convolution or norm."""
         layers = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.modules.batchnorm._BatchNorm)
         known = {
             id(parameter)
             for module in self.modules()
-            if isinstance(module, (*layers, SwitchableScale))
-            for parameter in module.parameters(recurse=isinstance(module, SwitchableScale))
+            if isinstance(module, layers)
+            for parameter in module.parameters(recurse=False)
         }
         return {name for name, parameter in self.named_parameters() if id(parameter) not in known}
 

@@ -22,7 +22,7 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
     - ``layer_decay``: a weight of the backbone at depth d of n has the learning rate ``lr · layer_decay^(n − d)``, that
       of everything behind the backbone is ``lr`` (BEiT, arXiv 2106.08254; ViTDet). Defaults to 1: the same for all.
-    - ``position_decay_mult``: weight decay of the backbone's tokens and position tables. Defaults to 0.
+    - ``position_decay_mult``: weight decay of the backbone's tokens, position tables and scalings. Defaults to 0.
     - ``norm_decay_mult``: weight decay of norms. Defaults to 0 here.
 
     Weights with the same settings share a group, so that the optimizer makes few steps.

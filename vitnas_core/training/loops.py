@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from mmcv.ops import SyncBatchNorm
 from mmengine.dataset import InfiniteSampler
 from mmengine.dist import get_rank
 from mmengine.runner import BaseLoop, Runner
@@ -12,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from ..backbones import elastic_backbone, unwrap
+from ..backbones import ElasticBackbone, elastic_backbone, unwrap
 from ..errors import VitnasError
 from ..randomness import run_seed, seeded
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
@@ -71,6 +72,7 @@ class SupernetTrainLoop(BaseLoop):
         for arch in self.sampler.sample(self.backbone.space, np.random.default_rng(0), 1.0):
             self.backbone.check_fits(arch)
         _check_wrapper(runner.model)
+        _check_norms(self.backbone)
         super().__init__(runner, dataloader)
         self.dataloader: DataLoader = seeded_loader(self.dataloader)
         self._batches: KeyedBatchSampler = self.dataloader.batch_sampler  # type: ignore[assignment]
@@ -171,6 +173,18 @@ class SupernetTrainLoop(BaseLoop):
         if self.runner.val_loop is not None and due:
             self.backbone.set_arch(self.backbone.space.largest())
             self.runner.val_loop.run()
+
+
+def _check_norms(backbone: ElasticBackbone) -> None:
+    """A batch norm that mmengine has made a synchronised one has one width."""
+    shared = {part for module in backbone.shared_modules() for part in module.modules()}
+    kinds = (nn.SyncBatchNorm, SyncBatchNorm)
+    found = [name for name, part in backbone.named_modules() if isinstance(part, kinds) and part not in shared]
+    if found:
+        raise VitnasError(
+            f'`sync_bn` makes {found[0]} and other batch norms of the backbone fixed ones, in which architectures '
+            f'cannot differ: leave it out of the config of a supernet'
+        )
 
 
 def _check_wrapper(model: nn.Module) -> None:

@@ -1,0 +1,24 @@
+"""SegFormer's head on NASViT-A1, 160,000 iterations: the recipe of SegFormer, whose head the paper takes (Sec. 4.2).
+
+Windows of 7 × 7 are the paper's, too; of its training it says nothing else.
+No weights are published with vitnas; those of a classifier:
+``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
+"""
+
+_base_ = 'mmseg::segformer/segformer_mit-b0_8xb1-160k_cityscapes-1024x1024.py'
+custom_imports = dict(imports=['vitnas_core'], allow_failed_imports=False)
+
+model = dict(
+    # The last stage of each stride, 4 to 64; the paper does not say which. Without stage 7 its weights would not train.
+    backbone=dict(
+        _delete_=True,
+        type='vitnas.NASViT',
+        arch='nasvit-a1',
+        out_indices=(2, 3, 4, 6, 7),
+        window_size=7,
+        drop_path_rate=0.1,
+    ),
+    decode_head=dict(in_channels='auto', in_index=[0, 1, 2, 3, 4]),
+)
+optim_wrapper = dict(constructor='vitnas.LayerDecayOptimWrapperConstructor')  # norms and positions do not decay
+sync_bn = 'torch'  # one image is too little for the batch norms of a GPU alone
