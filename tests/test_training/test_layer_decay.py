@@ -14,7 +14,7 @@ from torch import nn
 from tests.families import FAMILIES, Family
 from tests.stock import backbone_cfg, fpn, fpn_segmentor, mask_rcnn
 from tests.test_models import classifier
-from vitnas_core.backbones import elastic_backbone
+from vitnas_core.backbones import NASViT, elastic_backbone
 from vitnas_core.errors import VitnasError
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
@@ -65,11 +65,12 @@ def test_depths(family: Family) -> None:
     for i, block in enumerate(blocks, 1):
         assert {depth for name, depth in depths.items() if name.startswith(f'{block}.')} == {i}
     outside = {name: depth for name, depth in depths.items() if not name.startswith(tuple(f'{b}.' for b in blocks))}
-    stem = {name for name in outside if name.startswith(('patch_embed', 'cls_token', 'pos_embed'))}
+    stem = {name for name in outside if name.startswith(('patch_embed', 'cls_token', 'pos_embed', 'stem'))}
     assert stem and {outside[name] for name in stem} == {0}
     last = {name for name in outside if name.startswith('norm')}
-    assert last and {outside[name] for name in last} == {len(blocks) + 1}
-    assert set(depths.values()) == set(range(len(blocks) + 2))
+    assert {outside[name] for name in last} == ({len(blocks) + 1} if last else set())
+    assert bool(last) == (family.cls is not NASViT)  # whose maps come as they are
+    assert set(depths.values()) == set(range(len(blocks) + 1 + bool(last))) and backbone.num_depths == len(blocks) + 2
 
 
 def test_a_merging_counts_to_the_block_behind_it() -> None:
@@ -114,7 +115,7 @@ def test_rates_and_decays(family: Family, kind: str) -> None:
     groups, backbone = groups_of(model), elastic_backbone(model)
     assert groups.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
     depths, positions = backbone.layer_depths(), backbone.position_weights()
-    last = max(depths.values())
+    last = backbone.num_depths - 1
     norms = {
         f'{name}.{leaf}'
         for name, module in model.named_modules()

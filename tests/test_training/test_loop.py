@@ -293,7 +293,7 @@ def test_hooks_can_change_the_pipeline(tmp_path: Path) -> None:
 
 
 def test_batch_norms_of_one_width_are_refused(tmp_path: Path) -> None:
-    """What mmengine's ``sync_bn`` makes of elastic ones; the stem of ViT-Res has the same width in all architectures."""
+    """What mmengine's ``sync_bn`` makes of elastic ones; the stem of ViT-Res has one width anyway."""
     for name, refused in (('nasvit', True), ('vit_res', False)):
         runner = Runner.from_cfg(supernet_config(tmp_path / name, model=model_config(FAMILIES[name]), max_epochs=1))
         runner.model.backbone = convert_sync_batchnorm(runner.model.backbone)

@@ -279,6 +279,11 @@ class ElasticBackbone(BaseModule):
         depths.update({name: len(blocks) + 1 for name in waiting})
         return depths
 
+    @property
+    def num_depths(self) -> int:
+        """How many depths :meth:`layer_depths` tells apart, also where nothing lies behind the last block."""
+        return sum(len(blocks) for blocks in self.stage_blocks()) + 2
+
     def position_weights(self) -> set[str]:
         """Tokens, tables of positions, scaling vectors: what is no weight of a linear layer, convolution or norm."""
         layers = (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.modules.batchnorm._BatchNorm)
@@ -297,8 +302,7 @@ class ElasticBackbone(BaseModule):
             param_name: Its name in the whole model.
             prefix: Where the backbone is in it, e.g. ``'backbone.'``. Defaults to ``''``.
         """
-        depths = self.layer_depths()
-        count = sum(len(blocks) for blocks in self.stage_blocks()) + 2
+        depths, count = self.layer_depths(), self.num_depths
         return depths.get(param_name.removeprefix(prefix), count - 1), count
 
     @classmethod

@@ -70,7 +70,7 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         backbone = elastic_backbone(module)
         where = next(f'{name}.' if name else '' for name, part in module.named_modules() if part is backbone)
         depths, positions = backbone.layer_depths(), backbone.position_weights()
-        last, decay = max(depths.values()), self.paramwise_cfg['layer_decay']
+        last, decay = backbone.num_depths - 1, self.paramwise_cfg['layer_decay']
         groups: dict[tuple, dict[str, Any]] = {}
         for group in params:
             name = names.pop(id(group['params'][0]), None)
