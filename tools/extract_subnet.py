@@ -31,8 +31,14 @@ from vitnas_core.errors import VitnasError
 from vitnas_core.fileio import atomic_write
 from vitnas_core.launch import read_config
 from vitnas_core.models import check_extracted, extract_model, model_config
-from vitnas_core.recalibration import recalibrate
+from vitnas_core.recalibration import elastic_norms, recalibrate
 from vitnas_core.spaces import Arch
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f'should be a number of batches from 0, but got {text}')
+    return int(text)
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
@@ -44,7 +50,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--out', type=Path, required=True, metavar='DIR', help='where the files go')
     parser.add_argument(
         '--recalibrate',
-        type=int,
+        type=_count,
         default=0,
         metavar='N',
         help="give batch norms the architecture's statistics on N batches of the config's train_dataloader",
@@ -89,7 +95,9 @@ def recalibrate_on(model: nn.Module, arch: Arch, cfg: Config, batches: int) -> N
     """
     if not cfg.get('train_dataloader'):
         raise VitnasError(f'--recalibrate needs images: {cfg.filename} has no train_dataloader')
-    loader = Runner.build_dataloader(copy.deepcopy(cfg.train_dataloader), seed=0)
+    # The images that a search with as many batches takes.
+    whole = {**copy.deepcopy(cfg.train_dataloader.to_dict()), 'sampler': dict(type='vitnas.WholeSampler')}
+    loader = Runner.build_dataloader({**whole, 'drop_last': False}, seed=0)
     elastic_backbone(model).set_arch(arch)
     shown = track_iter_progress((islice(loader, batches), min(batches, len(loader))))
     norms = recalibrate(model, model.test_step, shown)  # type: ignore[arg-type]
@@ -117,6 +125,8 @@ def main(args: list[str] | None = None) -> nn.Module:
     write(options.out, arch, weights, {NOTE: elastic_backbone(fixed).note()}, options.pth)
     cost = backbone.price(arch, size)
     print(f'backbone: {cost} at {size[0]} x {size[1]}; the whole model: {count_params(fixed) / 1e6:.2f}M params')
+    if not options.recalibrate and elastic_norms(model):
+        print('its batch norms have the statistics that the supernet had, of all architectures: see --recalibrate')
     print(f"its features equal the supernet's bit for bit; the outputs differ by {difference:.1e} of the largest")
     kind = cfg.model.backbone.type if 'backbone' in cfg.model else type(backbone).__name__
     print('in a config of the fixed network (other arguments of the backbone as in the supernet):')

@@ -26,6 +26,7 @@ from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
 from vitnas_core.fileio import atomic_write
 from vitnas_core.launch import add_arguments, make_runner, read_config
+from vitnas_core.recalibration import elastic_norms
 
 FLIP_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor', 'flip', 'flip_direction')
 TTA_DEFAULTS: dict[str | None, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
@@ -90,6 +91,8 @@ def set_arch(model: nn.Module, ref: str | None, say: Callable[[str], None]) -> d
     if backbone.space.size() > 1:
         which = ref or 'the largest of its space; --arch gives another'
         say(f'the supernet is evaluated at {which}: {backbone.arch.to_json()}')
+        if elastic_norms(model):
+            say('its batch norms have statistics of all architectures: test what extract_subnet.py --recalibrate gives')
     return backbone.arch.to_dict()
 
 

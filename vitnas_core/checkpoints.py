@@ -6,6 +6,7 @@ mmengine's loader of local files is replaced by ours when vitnas_core is importe
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import re
@@ -19,6 +20,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file as _load_safetensors
 from torch import Tensor, nn
 
+from .elastic import cut
 from .errors import CheckpointError
 
 # What torch's unpickler says of a file that wants to call something; the advice around it is left out.
@@ -118,9 +120,9 @@ def check_fit(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path:
 
 
 def load_overlap(model: nn.Module, path: str | os.PathLike) -> float:
-    """Load the part of a file that overlaps with a model of other sizes: by name, the leading entries of every axis.
+    """Load the part of a file that overlaps with a model of other sizes: by name, what networks of both sizes share.
 
-    That is what networks of different spaces share, as every choice is a prefix of the weights.
+    That is a prefix of the weights, and the centre of kernels (:func:`~vitnas_core.elastic.cut`).
 
     Args:
         model: The model, not wrapped for distributed training.
@@ -136,9 +138,9 @@ def load_overlap(model: nn.Module, path: str | os.PathLike) -> float:
     state = model.state_dict()
     for name, tensor in state.items():
         if name in weights and weights[name].ndim == tensor.ndim:
-            common = tuple(slice(0, min(sizes)) for sizes in zip(tensor.shape, weights[name].shape))
-            tensor[common] = weights[name][common].to(tensor)
-            loaded += tensor[common].numel()
+            common = [min(sizes) for sizes in zip(tensor.shape, weights[name].shape)]
+            cut(tensor, common).copy_(cut(weights[name], common))
+            loaded += math.prod(common)
     if not loaded:
         raise CheckpointError(f'{path} has no weight that this model has')
     return loaded / sum(tensor.numel() for tensor in state.values())

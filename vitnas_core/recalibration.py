@@ -11,7 +11,7 @@ from mmcv.ops import SyncBatchNorm
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .elastic import prefix
+from .elastic import ElasticBatchNorm2d, prefix
 
 
 def batch_norms(model: nn.Module) -> dict[str, nn.Module]:
@@ -23,6 +23,11 @@ def batch_norms(model: nn.Module) -> dict[str, nn.Module]:
     for module, training in modes.items():
         module.training = training
     return found
+
+
+def elastic_norms(model: nn.Module) -> list[str]:
+    """Names of the batch norms whose statistics differ from architecture to architecture."""
+    return [name for name, norm in batch_norms(model).items() if isinstance(norm, ElasticBatchNorm2d)]
 
 
 @torch.no_grad()

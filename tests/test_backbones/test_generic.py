@@ -10,15 +10,15 @@ import torch
 from mmengine.config import Config
 from torch import nn
 
-from tests.families import FAMILIES, Family
+from tests.families import VARIANTS, Family
 from vitnas_core import backbones, zoo
-from vitnas_core.backbones.pretrained import cut
 from vitnas_core.costs import count_macs, count_params
+from vitnas_core.elastic import cut
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.registry import MODELS
 from vitnas_core.spaces import Arch, SearchSpace
 
-every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
+every_family = pytest.mark.parametrize('family', VARIANTS.values(), ids=VARIANTS.keys())
 DRAWS = 6
 
 
@@ -34,7 +34,7 @@ def draws(family: Family, rng: np.random.Generator) -> list[Arch]:
 def test_every_registered_backbone_is_covered() -> None:
     MODELS.import_from_location()
     registered = {c for c in MODELS.module_dict.values() if issubclass(c, backbones.ElasticBackbone)}
-    assert registered == {family.cls for family in FAMILIES.values()} == set(backbones.FAMILIES.values())
+    assert registered == {family.cls for family in VARIANTS.values()} == set(backbones.FAMILIES.values())
 
 
 @every_family

@@ -10,21 +10,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.families import FAMILIES, Family
+from tests.families import VARIANTS, Family
 from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone, NASViT
 from vitnas_core.backbones.mixed import Sharing
 from vitnas_core.elastic import ElasticLayerNorm, ElasticLinear
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.spaces import Arch
 
-every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
+every_family = pytest.mark.parametrize('family', VARIANTS.values(), ids=VARIANTS.keys())
 # Families whose layers take masks with their usual settings; others say why not, which is tested below.
-maskable = {name: family for name, family in FAMILIES.items() if not family.elastic().why_not_masked()}
+maskable = {name: family for name, family in VARIANTS.items() if not family.elastic().why_not_masked()}
 every_family_and_way = pytest.mark.parametrize(
     ('family', 'way'),
     [
         pytest.param(family, way, id=f'{name}-{way}')
-        for name, family in FAMILIES.items()
+        for name, family in VARIANTS.items()
         for way in ('sliced', 'masked')
         if way == 'sliced' or name in maskable
     ],
@@ -189,16 +189,16 @@ def test_every_output_of_several(family: Family, way: str) -> None:
 
 def test_auto_goes_by_the_device_and_by_what_can_be_masked() -> None:
     cpu, cuda = torch.device('cpu'), torch.device('cuda')
-    for name in FAMILIES:
-        model = make(FAMILIES[name])
+    for name in VARIANTS:
+        model = make(VARIANTS[name])
         assert model.slices('auto', cpu) and model.slices('auto', cuda) == (name not in maskable)
         assert model.slices('sliced', cuda) and not model.slices('masked', cpu)
-    assert make(FAMILIES['autoformer'], official=True).slices('auto', cuda)
+    assert make(VARIANTS['autoformer'], official=True).slices('auto', cuda)
 
 
 def test_windows_of_different_sizes() -> None:
     """What the samples of a masked pass have beside widths and blocks."""
-    family = FAMILIES['s3']
+    family = VARIANTS['s3']
     model, (large, small) = make(family), draw(family, 2)
     seen: list[list[int]] = []
     assert isinstance(model, S3)
@@ -217,7 +217,7 @@ def test_windows_of_different_sizes() -> None:
     ],
 )
 def test_mistakes(archs: int, way: str, words: str) -> None:
-    family = FAMILIES['s3']
+    family = VARIANTS['s3']
     with pytest.raises(VitnasError, match=words):
         make(family).set_archs([family.space.largest()] * archs, way)
 
@@ -234,9 +234,9 @@ def test_an_architecture_that_does_not_fit(family: Family) -> None:
     assert model.arch == small and model.running == (small,)
 
 
-@pytest.mark.parametrize('name', sorted(FAMILIES.keys() - maskable.keys()))
+@pytest.mark.parametrize('name', sorted(VARIANTS.keys() - maskable.keys()))
 def test_families_that_cannot_be_masked(name: str) -> None:
-    family = FAMILIES[name]
+    family = VARIANTS[name]
     assert family.cls is NASViT or family.settings['scaling']
     model, archs = make(family), draw(family, 2)
     with pytest.raises(VitnasError, match="cannot share a masked pass among architectures.*; use way='sliced'"):
@@ -245,7 +245,7 @@ def test_families_that_cannot_be_masked(name: str) -> None:
 
 @pytest.mark.parametrize('setting', [dict(official=True), dict(rescale=(3, 2.0)), dict(out_indices=(0, 1))], ids=str)
 def test_settings_that_cannot_be_masked(setting: dict) -> None:
-    family = FAMILIES['autoformer']
+    family = VARIANTS['autoformer']
     model, archs = make(family, **setting), draw(family, 2)
     assert isinstance(model, AutoFormer)
     (name,) = setting
@@ -273,6 +273,6 @@ def test_sorting_changes_nothing_of_the_largest(family: Family) -> None:
 
 def test_heads_without_a_place_of_their_own_are_not_sorted() -> None:
     with pytest.raises(VitnasError, match='cannot be sorted with official=True'):
-        make(FAMILIES['autoformer'], official=True).importance_orders()
+        make(VARIANTS['autoformer'], official=True).importance_orders()
     with pytest.raises(VitnasError, match='cannot be sorted with embed_dims=96: not all of them are used'):
-        make(FAMILIES['autoformer'], embed_dims=96).importance_orders()
+        make(VARIANTS['autoformer'], embed_dims=96).importance_orders()

@@ -14,6 +14,7 @@ from torch import nn
 from tests.families import FAMILIES
 from vitnas_core.backbones import NASViT
 from vitnas_core.backbones.nasvit_layers import TransformerLayer
+from vitnas_core.backbones.pretrained import load_pretrained
 from vitnas_core.costs import count_macs, count_params
 from vitnas_core.elastic import SwitchableScale, WindowTables
 from vitnas_core.errors import ArchError, SpaceError, VitnasError
@@ -80,12 +81,44 @@ def test_windows_of_the_architecture_are_those_of_the_size() -> None:
     torch.testing.assert_close(by_number(x)[0], by_size(x)[0])
 
 
-@torch.no_grad()
-def test_tokens_of_other_windows_do_not_meet() -> None:
-    """Masks hold under every shift, and for windows that are padded."""
+def attention(width: int = 24, shifted: bool = False) -> TransformerLayer:
+    """A layer of windows of 3, every weight of which counts."""
     model = NASViT(arch=SPACE.largest(), out_indices=(2,), window_size=3).eval()
     randomise(model)
     layer = next(m for m in model.modules() if isinstance(m, TransformerLayer))
+    layer.attn.shifted = shifted
+    return layer
+
+
+@torch.no_grad()
+def test_what_pads_windows_counts_for_nothing() -> None:
+    """A map of 4 × 4 in windows of 3: its last row and column are windows of their own tokens alone."""
+    attn = attention().attn
+    attn.value_conv.weight.zero_()[:, :, 1, 1] = 1.0  # it looks at neighbours, whatever the window
+    x = torch.randn(1, 16, 24)
+    out = attn(x, (4, 4), WindowTables(x.device)).view(4, 4, 24)
+    alone = attn(x.view(1, 4, 4, 24)[:, 3:, 3:].flatten(1, 2), (1, 1), WindowTables(x.device))
+    torch.testing.assert_close(out[3, 3], alone[0, 0])
+    row = x.view(1, 4, 4, 24)[:, 3, :3]  # a window of one row
+    attn.window_size = None
+    torch.testing.assert_close(out[3, :3], attn(row, (1, 3), WindowTables(x.device))[0])
+
+
+@torch.no_grad()
+def test_a_shift_puts_no_strangers_together() -> None:
+    """The published bias of the second mixing and the convolution of values would see across the seam."""
+    attn, x = attention(shifted=True).attn, torch.randn(1, 81, 24)
+    first = attn(x, (9, 9), WindowTables(x.device)).view(9, 9, 24)
+    far = x.view(1, 9, 9, 24).clone()
+    far[:, 6:] += 1.0
+    moved = (attn(far.flatten(1, 2), (9, 9), WindowTables(x.device)).view(9, 9, 24) - first).abs().amax(-1) > 1e-6
+    assert moved[6:].all() and not moved[:3].any()
+
+
+@torch.no_grad()
+def test_tokens_of_other_windows_do_not_meet() -> None:
+    """Masks hold under every shift, and for windows that are padded."""
+    layer = attention()
     layer.attn.value_conv.weight.zero_()[:, :, 1, 1] = 1.0  # it looks at neighbours
     x = torch.randn(1, 49, 24)
     for shifted in (False, True):
@@ -148,6 +181,21 @@ def test_a_dense_backbone_takes_a_classifier_s_weights(tmp_path: Path) -> None:
         assert torch.equal(table, stored['stages.2.blocks.1.attn.table'][: len(table), :5, :5]) == (size == 3)
 
 
+@pytest.mark.parametrize('window_size', [None, 2, 5, 7, 20])
+def test_positions_do_not_depend_on_the_route(window_size: int | None, tmp_path: Path) -> None:
+    """From the supernet's file, or from that of the network that was extracted from it."""
+    supernet, arch = NASViT(space=SPACE), SPACE.smallest()
+    randomise(supernet)
+    torch.save(supernet.state_dict(), tmp_path / 'supernet.pth')
+    torch.save(supernet.extract(arch).state_dict(), tmp_path / 'fixed.pth')
+    found = []
+    for name in ('supernet.pth', 'fixed.pth'):
+        dense = NASViT(arch=arch, out_indices=(-1,), window_size=window_size)
+        load_pretrained(dense, tmp_path / name)
+        found.append(dense.state_dict())
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
 def test_kernels_are_cut_to_their_centre() -> None:
     model = NASViT(space=SPACE)
     fixed = model.extract(SPACE.smallest())
@@ -164,6 +212,13 @@ def test_kernels_are_cut_to_their_centre() -> None:
         (lambda d: d['stages'][2].update(num_windows=[3]), 'num_windows should be a square'),
         (lambda d: d['stages'][2].update(width=[16, 20]), 'width of a transformer stage should be a multiple of 8'),
         (lambda d: d['stages'][1].update(kernel_size=[4]), 'kernel_size should be odd'),
+        (lambda d: d['stages'][1].update(kernel_size=[3, 4, 5]), 'stages[1].kernel_size should be odd, but got 4'),
+        (
+            lambda d: d['stages'][2].update(width=[16, 20, 24]),
+            'stages[2].width of a transformer stage should be',
+        ),
+        (lambda d: d['stages'][2].update(num_windows=[4, 2, 1]), 'stages[2].num_windows should be a square'),
+        (lambda d: d['stages'][2].update(stride=[3]), 'stages[2].stride should be 1 or 2, but got 3'),
         (lambda d: d['stages'][1].update(se=[2]), 'se should be 0 or 1'),
         (lambda d: d['stages'][1].pop('se'), 'stages[1].se is missing'),
         (lambda d: d['stages'][0].update(depth=1, block={}), 'stem and head have none'),
@@ -181,6 +236,10 @@ def test_spaces_that_are_none(change: Any, words: str) -> None:
 def test_settings_that_are_none() -> None:
     with pytest.raises(VitnasError, match='`window_size` should be a whole number above 0'):
         NASViT(space=SPACE, window_size=0)
+    with pytest.raises(VitnasError, match='`window_size` should be a whole number above 0'):
+        NASViT.cost(SPACE.largest(), window_size=-3)
+    with pytest.raises(VitnasError, match="`scaling` should be True or False, but got 'no'"):
+        NASViT(space=SPACE, scaling='no')  # type: ignore[arg-type]
     with pytest.raises(VitnasError, match='`drop_path_rate` should be from 0 to 1'):
         NASViT(space=SPACE, drop_path_rate=2)
     with pytest.raises(VitnasError, match=r'images should have shape \(B, 3, H, W\)'):

@@ -18,7 +18,7 @@ from mmengine.runner.checkpoint import get_state_dict, save_checkpoint
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from tests.families import FAMILIES, Family
+from tests.families import VARIANTS, Family
 from tests.stock import backbone_cfg, retinanet
 from tests.supernets import supernet_config
 from tests.test_models import classifier
@@ -30,9 +30,9 @@ from vitnas_core.backbones.pretrained import load_pretrained
 from vitnas_core.errors import CheckpointError
 from vitnas_core.spaces import Arch, SearchSpace
 
-every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
+every_family = pytest.mark.parametrize('family', VARIANTS.values(), ids=VARIANTS.keys())
 # Those with positions for an image size; NASViT's are for distances (test_nasvit.py).
-SIZED = {name: family for name, family in FAMILIES.items() if 'img_size' in family.elastic().settings}
+SIZED = {name: family for name, family in VARIANTS.items() if 'img_size' in family.elastic().settings}
 State = dict[str, Tensor]
 
 
@@ -146,7 +146,7 @@ def test_an_extracted_network(family: Family, name: str, tmp_path: Path) -> None
 
 
 def converted_autoformer(tmp_path: Path, *more: str) -> Path:
-    family = FAMILIES['autoformer']
+    family = VARIANTS['autoformer']
     (tmp_path / 'space.json').write_text(json.dumps(family.space.to_dict()))
     supernet = randomised(family.elastic(official=True))
     state = autoformer_converter.to_official({f'backbone.{k}': v for k, v in supernet.state_dict().items()})
@@ -159,7 +159,7 @@ def converted_autoformer(tmp_path: Path, *more: str) -> Path:
 
 
 def test_converted_files_say_what_they_hold(tmp_path: Path) -> None:
-    family, arch = FAMILIES['autoformer'], FAMILIES['autoformer'].space.smallest()
+    family, arch = VARIANTS['autoformer'], VARIANTS['autoformer'].space.smallest()
     path = converted_autoformer(tmp_path)
     load_pretrained(family.elastic(official=True), path)
     load_pretrained(fixed(family, arch, official=True, out_indices=(0, -1)), path)
@@ -171,15 +171,15 @@ def test_converted_files_say_what_they_hold(tmp_path: Path) -> None:
     assert_refused(fixed(family, family.space.largest()), path, r'stages\[0\].embed_dim: 48 → 72')
 
     stages = [dict(embed_dim=32 * n, blocks=[dict(num_heads=n, mlp_ratio=2.0, window_size=3)] * n) for n in (1, 2)]
-    source = randomised(FAMILIES['s3'].cls(arch=dict(family='s3', stages=stages)))  # type: ignore[call-arg]
+    source = randomised(VARIANTS['s3'].cls(arch=dict(family='s3', stages=stages)))  # type: ignore[call-arg]
     state = s3_converter.to_official({f'backbone.{name}': tensor for name, tensor in source.state_dict().items()})
     torch.save(dict(model=state), tmp_path / 'S3.pth')
     s3_converter.main([str(tmp_path / 'S3.pth'), str(tmp_path / 's3.pth')])
-    backbone = FAMILIES['s3'].cls(arch=str(tmp_path / 's3.arch.json'), out_indices=(0, 1))  # type: ignore[call-arg]
+    backbone = VARIANTS['s3'].cls(arch=str(tmp_path / 's3.arch.json'), out_indices=(0, 1))  # type: ignore[call-arg]
     load_pretrained(backbone, tmp_path / 's3.pth')
     assert_same(backbone, source.state_dict(), new=lambda name: name.startswith('norm0.'))
     stages[1]['blocks'] = stages[1]['blocks'][:1]  # type: ignore[index]
-    other = FAMILIES['s3'].cls(arch=dict(family='s3', stages=stages))  # type: ignore[call-arg]
+    other = VARIANTS['s3'].cls(arch=dict(family='s3', stages=stages))  # type: ignore[call-arg]
     assert_refused(other, tmp_path / 's3.pth', r'stages\[1\].blocks: 2 → 1 entries')
 
 
@@ -216,7 +216,7 @@ def test_positions_of_another_image_size(
 
 def test_positions_without_a_note(tmp_path: Path) -> None:
     """A square file is recognised; of another grid nothing is known, so that it is refused."""
-    family = FAMILIES['autoformer']
+    family = VARIANTS['autoformer']
     arch = family.space.smallest()
     for size, fits in (((48, 48), True), ((24, 40), False)):
         source = randomised(fixed(family, arch, img_size=size)).eval()
@@ -299,7 +299,7 @@ def _larger(backbone: ElasticBackbone, family: Family) -> bool:
 
 @every_family
 def test_another_family_is_refused(family: Family, tmp_path: Path) -> None:
-    others = [other for other in FAMILIES.values() if other.cls is not family.cls]
+    others = [other for other in VARIANTS.values() if other.cls is not family.cls]
     torch.save(fixed(family, family.space.smallest()).state_dict(), tmp_path / 'fixed.pth')
     torch.save(family.elastic().state_dict(), tmp_path / 'supernet.pth')
     for other in others:
@@ -352,7 +352,7 @@ def test_other_settings_are_refused(family: Family, tmp_path: Path) -> None:
 
 
 def test_settings_that_json_spells_otherwise(tmp_path: Path) -> None:
-    family = FAMILIES['autoformer']
+    family = VARIANTS['autoformer']
     source, backbone = randomised(family.elastic(rescale=(3, 2.0))), family.elastic(rescale=(3, 2.0))
     torch.save(source.state_dict(), tmp_path / 'w.pth')
     load_pretrained(backbone, tmp_path / 'w.pth')  # JSON makes a list of the pair
@@ -413,7 +413,7 @@ def test_damaged_files(family: Family, tmp_path: Path) -> None:
 
 def test_a_note_that_lies(tmp_path: Path) -> None:
     """The weights of a fixed network under a supernet's note, and the other way round."""
-    family = FAMILIES['s3']
+    family = VARIANTS['s3']
     large, path = family.space.largest(), tmp_path / 'w.pth'
     small = fixed(family, family.space.smallest())
     torch.save(dict(state_dict=dict(small.state_dict()), meta=dict(vitnas=family.elastic().note())), path)
@@ -443,7 +443,7 @@ def test_one_of_several_ways_to_initialise(family: Family, tmp_path: Path) -> No
 
 
 def test_refused_where_the_model_is_initialised(tmp_path: Path) -> None:
-    family = FAMILIES['s3']
+    family = VARIANTS['s3']
     path = save(fixed(family, family.space.smallest()), tmp_path / 'w.pth')
     cfg = classifier(family)
     cfg['backbone'] = dict(backbone_cfg(family), init_cfg=dict(type='Pretrained', checkpoint=path))
@@ -460,7 +460,7 @@ def runner_config(work_dir: Path, checkpoint: str | None, epochs: int = 1, **mor
     if checkpoint is not None:
         cfg.model.backbone.pop('space')
         cfg.model.backbone.update(
-            arch=FAMILIES['autoformer'].space.smallest().to_dict(),
+            arch=VARIANTS['autoformer'].space.smallest().to_dict(),
             init_cfg=dict(type='Pretrained', checkpoint=checkpoint),
         )
     cfg.update(more)
@@ -473,7 +473,7 @@ def test_a_runner_initialises_once_and_resumes_what_it_had(tmp_path: Path, monke
         monkeypatch.setattr(Runner, name, lambda *args: None)
     Runner.from_cfg(runner_config(tmp_path / 'supernet', None)).train()
     supernet = str(tmp_path / 'supernet/epoch_1.pth')
-    expected = FAMILIES['autoformer'].elastic()
+    expected = VARIANTS['autoformer'].elastic()
     load_pretrained(expected, supernet)
     seen: list[State] = []
 
@@ -485,7 +485,7 @@ def test_a_runner_initialises_once_and_resumes_what_it_had(tmp_path: Path, monke
     runner = Runner.from_cfg(runner_config(tmp_path / 'fixed', supernet))
     runner.train()
     assert len(seen) == 1
-    part = expected.extract(FAMILIES['autoformer'].space.smallest()).state_dict()
+    part = expected.extract(VARIANTS['autoformer'].space.smallest()).state_dict()
     assert all(torch.equal(tensor, part[name]) for name, tensor in seen[0].items())
     trained = runner.model.backbone.state_dict()
     assert not torch.equal(trained['blocks.0.fc1.weight'], part['blocks.0.fc1.weight'])

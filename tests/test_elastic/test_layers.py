@@ -11,6 +11,7 @@ from vitnas_core.elastic import (
     ElasticDepthwiseConv2d,
     ElasticLayerNorm,
     ElasticLinear,
+    cut,
     pad_channels,
     prefix,
 )
@@ -103,3 +104,14 @@ def test_drop_path_drops_whole_samples_and_keeps_the_mean() -> None:
     assert out.mean().item() == pytest.approx(1.0, abs=0.05)
     assert layer.eval()(x) is x
     assert not DropPath(1.0).train()(x).any()
+
+
+def test_what_networks_of_different_sizes_share() -> None:
+    """The first entries, but the centre of a kernel."""
+    kernel = torch.arange(2 * 3 * 5 * 5.0).view(2, 3, 5, 5)
+    assert torch.equal(cut(kernel, (1, 2, 3, 3)), kernel[:1, :2, 1:4, 1:4])
+    assert torch.equal(cut(kernel, (2, 3, 5, 5)), kernel)
+    for sizes, shape in (((4, 4, 3, 3), (4, 4, 2, 2)), ((1, 8, 14, 9), (1, 8, 7, 9)), ((1, 8, 14, 14), (1, 8, 7, 9))):
+        whole = torch.randn(sizes)
+        assert torch.equal(cut(whole, shape), whole[tuple(slice(0, size) for size in shape)])  # no kernels
+    assert torch.equal(cut(torch.arange(6.0).view(2, 3), (1, 2)), torch.tensor([[0.0, 1.0]]))

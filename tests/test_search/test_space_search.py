@@ -266,6 +266,13 @@ def test_nothing_overlaps(tmp_path: Path) -> None:
     assert torch.equal(layer.weight[0], torch.ones(2)) and torch.equal(layer.weight[1], before[1])
 
 
+def test_kernels_overlap_at_their_centres(tmp_path: Path) -> None:
+    small, large = torch.nn.Conv2d(1, 1, 3, bias=False), torch.nn.Conv2d(1, 1, 7, bias=False)
+    torch.save({'state_dict': small.state_dict()}, tmp_path / 'small.pth')
+    assert load_overlap(large, tmp_path / 'small.pth') == pytest.approx(9 / 49)
+    assert torch.equal(large.weight[..., 2:5, 2:5], small.weight)
+
+
 @pytest.mark.parametrize(
     ('changes', 'message'),
     [

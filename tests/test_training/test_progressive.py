@@ -33,8 +33,8 @@ class Watch(Hook):
 
     def before_run(self, runner: Runner) -> None:
         self.seen: dict[bool, list[int]] = {True: [], False: []}
-        embed = runner.model.backbone.patch_embed
-        embed.register_forward_pre_hook(lambda module, args: self.seen[module.training].append(args[0].shape[-1]))
+        first = runner.model.backbone
+        first.register_forward_pre_hook(lambda module, args: self.seen[module.training].append(args[0].shape[-1]))
 
 
 @pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())

@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 from .. import zoo
 from ..costs import Cost
+from ..costs.mbconv import hidden_width
 from ..costs.nasvit import (
     NASViTChoices,
     NASViTStage,
     Size,
-    hidden_width,
+    check_options,
+    check_window,
     nasvit_cost,
     read_nasvit,
     stage_sizes,
@@ -101,7 +103,7 @@ class NASViT(ElasticBackbone):
     """
 
     family = 'nasvit'
-    cost_settings = ('out_indices', 'window_size', 'scaling')
+    cost_settings = ('out_indices', 'window_size', 'scaling', 'official')
     weight_settings = ('scaling', 'official')
 
     def __init__(
@@ -311,16 +313,19 @@ class NASViT(ElasticBackbone):
     def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: Size | None = None) -> None:
         """Bring relative positions of other resolutions or windows to those of this network, in place.
 
-        Of larger tables the centre is kept, which is for the same distances; smaller ones are interpolated.
+        Of larger tables the centre is kept, which is for the same distances; smaller ones are interpolated, from what
+        the largest resolution of this network uses.
         """
         for name, table in self.named_parameters():
             stored = weights.get(prefix + name) if name.endswith('attn.table') else None
             if stored is None or stored.ndim != 3 or stored.shape[1:] == table.shape[1:]:
                 continue
-            if stored.shape[1] < table.shape[1]:
-                weights[prefix + name] = resize_table(stored, (table.shape[1] + 1) // 2)
-            elif self.space.size() > 1 or stored.shape[0] == table.shape[0]:
-                weights[prefix + name] = stored[:, : table.shape[1], : table.shape[2]]
+            used = 2 * table_side(self._most, int(name.split('.')[1]), None) - 1
+            side = min(stored.shape[1], used, table.shape[1])
+            centre = stored[:, :side, :side]
+            weights[prefix + name] = (
+                centre if side == table.shape[1] else resize_table(centre, (table.shape[1] + 1) // 2)
+            )
 
     @classmethod
     def cost(
@@ -331,6 +336,7 @@ class NASViT(ElasticBackbone):
         out_indices: tuple[int, ...] | None = None,
         window_size: int | None = None,
         scaling: bool = True,
+        official: bool = False,
     ) -> Cost:
         """Parameters and multiply-accumulates of an architecture, without building it.
 
@@ -344,11 +350,13 @@ class NASViT(ElasticBackbone):
             out_indices: Of which stages maps are returned. Defaults to None: a classifier with MBPool.
             window_size: Side of windows instead of those that the architecture has. Defaults to None.
             scaling: Whether there are scaling vectors. Defaults to True.
+            official: Whether windows are those of the published code. Defaults to False.
 
         Raises:
             VitnasError: The architecture is not NASViT's, or a size is not a whole number above 0.
         """
-        return nasvit_cost(zoo.load_arch(arch), input_size, num_classes, out_indices, window_size, scaling)
+        arch = zoo.load_arch(arch)
+        return nasvit_cost(arch, input_size, num_classes, out_indices, window_size, scaling, official)
 
 
 def _column(choices: NASViTChoices, s: int) -> int:
@@ -379,9 +387,10 @@ def _check_settings(settings: dict[str, Any], stages: int) -> None:
     """Refuse what the layers would fail on later."""
     if settings['out_indices'] is not None:
         check_out_indices(settings['out_indices'], stages)
-    size = settings['window_size']
-    if size is not None and (type(size) is not int or size < 1):
-        raise VitnasError(f'`window_size` should be a whole number above 0, but got {size!r}')
+    check_window(settings['window_size'])
+    for name in ('scaling', 'official'):
+        if not isinstance(settings[name], bool):
+            raise VitnasError(f'`{name}` should be True or False, but got {settings[name]!r}')
     check_rates(dict(attn_drop_rate=0.0, **settings))
 
 
@@ -406,4 +415,9 @@ def _maxima(space: SearchSpace) -> NASViTChoices:
                 raise SpaceError(
                     f'{path} of a NASViT space should list numbers, smallest first, but got {list(options)}'
                 )
+            if s is not None and 0 < s < len(space.stages) - 1:
+                try:
+                    check_options(space.largest().stages[s].choices, name, options)
+                except ArchError as err:
+                    raise SpaceError(f'stages[{s}]{err}') from None
     return most

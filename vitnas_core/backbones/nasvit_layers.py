@@ -93,16 +93,24 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, size: Size, common: WindowTables) -> Tensor:
         """(B, h·w, C) and (h, w) → (B, h·w, C)."""
-        maps = self.qkv(x).unflatten(1, size)
+        heads = x.shape[-1] // HEAD_DIM
+        maps = self.qkv(x).unflatten(1, size).unflatten(3, (heads, sum(_PARTS)))
+        qk, v = maps.split((2 * HEAD_DIM, _VALUE_DIM), -1)
         side = window_side(size, self.num_windows, self.window_size)
         if side is None:
-            out = self._attend(maps, None, common).transpose(1, 2)
-            return self.proj(F.silu(out.flatten(2)))
+            out = self._attend(qk, self._convolve(v), None, common).transpose(1, 2).flatten(2)
+            return self.proj(F.silu(out))
         windows = Windows.of(*size, side, self.shifted)
-        cut = windows.split(windows.enter(maps)[..., None, None, :])[0, :, :, 0]  # (B, windows, tokens, 6 C)
-        cut = cut.unflatten(2, (windows.size, windows.size))
-        out = self._attend(cut.flatten(0, 1), self._mask(windows, common, x.dtype), common)
-        return self.proj(F.silu(windows.join(out.unflatten(0, cut.shape[:2])).flatten(1, 2)))
+        if self.official:  # windows end the convolution, too
+            qk, v = _cut(windows, qk), self._convolve(_cut(windows, v))
+        else:
+            qk, v = _cut(windows, qk), _cut(windows, self._convolve(v))
+        out = self._attend(qk, v, self._mask(windows, common, x.dtype), common)
+        return self.proj(F.silu(windows.join(out.unflatten(0, (len(x), -1))).flatten(1, 2)))
+
+    def _convolve(self, v: Tensor) -> Tensor:
+        """Convolve the values of maps (b, h, w, heads, values)."""
+        return self.value_conv(v.flatten(3).permute(0, 3, 1, 2)).permute(0, 2, 3, 1).unflatten(3, (-1, _VALUE_DIM))
 
     def _mask(self, windows: Windows, common: WindowTables, dtype: torch.dtype) -> Tensor | None:
         """What is added to the scores of windows, (windows, 1, n, n); a shift alone is not masked officially."""
@@ -111,23 +119,31 @@ class Attention(nn.Module):
             return None
         return common.mask(windows, dtype)
 
-    def _attend(self, maps: Tensor, mask: Tensor | None, common: WindowTables) -> Tensor:
-        """Queries, keys and values of maps (b, h, w, 6 C) → (b, heads, h·w, values of a head)."""
-        height, width = maps.shape[1:3]
-        q, k, v = maps.unflatten(3, (-1, sum(_PARTS))).split(_PARTS, -1)
-        q, k = (part.flatten(1, 2).transpose(1, 2) for part in (q, k))
-        v = self.value_conv(v.flatten(3).permute(0, 3, 1, 2)).unflatten(1, (-1, _VALUE_DIM)).flatten(3).mT
+    def _attend(self, qk: Tensor, v: Tensor, mask: Tensor | None, common: WindowTables) -> Tensor:
+        """Queries, keys and values of maps, (b, h, w, heads, …) → (b, heads, h·w, values of a head)."""
+        height, width = v.shape[1:3]
+        q, k, v = (part.flatten(1, 2).transpose(1, 2) for part in (*qk.split(HEAD_DIM, -1), v))
         scores = (q * HEAD_DIM**-0.5) @ k.mT + self._positions(height, width, q.shape[1], common)
         scores = _mix(self.mix_scores, scores)
         if mask is not None:
             scores = (scores.unflatten(0, (-1, len(mask))) + mask).flatten(0, 1)
-        return _mix(self.mix_weights, scores.softmax(-1)) @ v
+        weights = _mix(self.mix_weights, scores.softmax(-1))
+        if mask is not None:  # the mixing gives weights to what has none
+            weights = (weights.unflatten(0, (-1, len(mask))) * (mask == 0)).flatten(0, 1)
+        return weights @ v
 
     def _positions(self, height: int, width: int, heads: int, common: WindowTables) -> Tensor:
         """The bias (heads, tokens, tokens) of relative positions on a map."""
         side = 2 * self.reach - 1
         table = prefix(self.table, heads, side, side).flatten(1)
         return table.index_select(1, common.entries(height, width, self.reach)).unflatten(1, (height * width, -1))
+
+
+def _cut(windows: Windows, maps: Tensor) -> Tensor:
+    """Maps (B, h, w, heads, d) → those of windows, (B · windows, side, side, heads, d)."""
+    entered = windows.enter(maps.flatten(3))
+    parts = windows.split(entered[..., None, None, :])[0, :, :, 0]  # (B, windows, tokens, heads · d)
+    return parts.flatten(0, 1).unflatten(1, (windows.size, windows.size)).unflatten(3, maps.shape[3:])
 
 
 def _mix(layer: ElasticLinear, scores: Tensor) -> Tensor:

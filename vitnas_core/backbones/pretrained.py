@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import zoo
 from ..checkpoints import check_fit, load_file
-from ..elastic import centre, prefix
+from ..elastic import cut
 from ..errors import ArchError, CheckpointError, VitnasError
 from ..jsondata import difference
 from ..spaces import SearchSpace
@@ -173,9 +173,3 @@ def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> 
             raise ArchError(f'{name} has shape {tuple(tensor.shape)}, too small for {tuple(wanted.shape)}')
         parts[name] = cut(tensor, wanted.shape).clone()
     return parts
-
-
-def cut(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """The part of a tensor that a smaller network holds: the first entries of every axis, the centre of a kernel."""
-    leading = prefix(tensor, *shape[:2]) if len(shape) == 4 else prefix(tensor, *shape)
-    return centre(leading, shape[-1]) if len(shape) == 4 else leading

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Choices
+from ..spaces.arch import Value
 from .cost import Cost, as_size
+from .mbconv import hidden_width, squeezed_width
 from .reading import check_names, check_out_indices, whole
 
 HEAD_DIM = 8
@@ -65,22 +67,6 @@ class NASViTChoices(NamedTuple):
     head: int
 
 
-def rounded(channels: float) -> int:
-    """The multiple of 8 that is nearest, but not below nine tenths (MobileNet's rule)."""
-    nearest = max(8, int(channels + 4) // 8 * 8)
-    return nearest + 8 if nearest < 0.9 * channels else nearest
-
-
-def hidden_width(channels: int, expand_ratio: int) -> int:
-    """Channels between the two convolutions of an MBConv; without an expansion those that come in."""
-    return channels if expand_ratio == 1 else rounded(channels * expand_ratio)
-
-
-def squeezed_width(hidden: int) -> int:
-    """Channels between the two layers of squeeze and excitation."""
-    return rounded(hidden // 4)
-
-
 def halved(size: Size, stride: int) -> Size:
     """Rows and columns behind a stride."""
     return -(-size[0] // stride), -(-size[1] // stride)
@@ -106,6 +92,16 @@ def table_side(choices: NASViTChoices, stage: int, window_size: int | None) -> i
     return window_size or stage_sizes(choices, (choices.resolution,) * 2)[stage + 1][0]
 
 
+def check_window(size: int | None) -> None:
+    """Check the side of windows.
+
+    Raises:
+        VitnasError: It is not a whole number above 0.
+    """
+    if size is not None and (type(size) is not int or size < 1):
+        raise VitnasError(f'`window_size` should be a whole number above 0, but got {size!r}')
+
+
 def nasvit_cost(
     arch: Arch,
     input_size: int | Size,
@@ -113,12 +109,14 @@ def nasvit_cost(
     out_indices: Sequence[int] | None,
     window_size: int | None,
     scaling: bool,
+    official: bool,
 ) -> Cost:
     """Parameters and multiply-accumulates; arguments and convention as ``NASViT.cost`` says."""
     choices = read_nasvit(arch)
     if num_classes < 0:
         raise VitnasError(f'`num_classes` should be at least 0, but got {num_classes!r}')
     size = as_size('input_size', input_size)
+    check_window(window_size)
     if out_indices is None:
         size, last = (choices.resolution,) * 2, len(choices.stages)
     else:
@@ -129,8 +127,8 @@ def nasvit_cost(
     params, macs = 29 * choices.stem, 27 * choices.stem * math.prod(sizes[0])
     for s, stage in enumerate(choices.stages):
         table = table_side(choices, s, window_size)
-        more = _stage_cost(stage, widths[s], sizes[s], table, window_size)
-        params += more[0] + scaling * bool(stage.mlp_ratio) * 2 * stage.width * (stage.depth - 1)
+        more = _stage_cost(stage, widths[s], sizes[s], table, window_size, official)
+        params += more[0] + bool(scaling) * bool(stage.mlp_ratio) * 2 * stage.width * (stage.depth - 1)
         macs += more[1] * (s < last)
     width = widths[last]
     if out_indices is None:
@@ -141,11 +139,13 @@ def nasvit_cost(
 
 
 @lru_cache(maxsize=65536)
-def _stage_cost(stage: NASViTStage, channels: int, size: Size, table: int, window_size: int | None) -> tuple[int, int]:
+def _stage_cost(
+    stage: NASViTStage, channels: int, size: Size, table: int, window_size: int | None, official: bool
+) -> tuple[int, int]:
     params, macs = _mbconv_cost(stage, channels, size, stage.stride)
     size = halved(size, stage.stride)
     if stage.mlp_ratio:
-        more = _layer_cost(stage, size, table, window_size)
+        more = _layer_cost(stage, size, table, window_size, official)
     else:
         more = _mbconv_cost(stage, stage.width, size, 1)
     return params + (stage.depth - 1) * more[0], macs + (stage.depth - 1) * more[1]
@@ -169,7 +169,7 @@ def _mbconv_cost(stage: NASViTStage, channels: int, size: Size, stride: int) -> 
     return params, macs
 
 
-def _layer_cost(stage: NASViTStage, size: Size, table: int, window_size: int | None) -> tuple[int, int]:
+def _layer_cost(stage: NASViTStage, size: Size, table: int, window_size: int | None, official: bool) -> tuple[int, int]:
     """A transformer layer: attention, two MLPs, three norms, relative positions."""
     width, ratio, heads = stage.width, stage.mlp_ratio, stage.width // HEAD_DIM
     tokens = padded = within = math.prod(size)
@@ -182,7 +182,18 @@ def _layer_cost(stage: NASViTStage, size: Size, table: int, window_size: int | N
     vectors = 2 * width + values + width + 2 * (ratio + 1) * width + 6 * width  # biases and norms
     params = linear + vectors + 9 * values + 2 * heads * (heads + 1) + heads * (2 * table - 1) ** 2
     products = width + values + 2 * heads * heads
-    return params, tokens * linear + padded * (9 * values + within * products)
+    convolved = padded if official else tokens
+    return params, tokens * linear + convolved * 9 * values + padded * within * products
+
+
+def check_options(stage: Choices, name: str, options: Sequence[Value]) -> None:
+    """Check every option of a choice of a stage, the others being as given.
+
+    Raises:
+        ArchError: One is none of NASViT's; the message goes on from the path of the stage.
+    """
+    for option in options:
+        _read_stage(Choices({**stage, name: option}), 1)
 
 
 def read_nasvit(arch: Arch) -> NASViTChoices:
@@ -238,6 +249,8 @@ def _read_stage(choices: Choices, depth: int) -> NASViTStage:
     width, kernel_size = whole(choices, 'width'), whole(choices, 'kernel_size')
     if kernel_size % 2 == 0:
         raise ArchError(f'.kernel_size should be odd, but got {kernel_size}')
+    if choices['stride'] not in (1, 2):
+        raise ArchError(f'.stride should be 1 or 2, but got {choices["stride"]!r}')
     plain = width, depth, kernel_size, whole(choices, 'expand_ratio'), whole(choices, 'stride'), bool(choices['se'])
     if not transformer:
         return NASViTStage(*plain)

@@ -17,7 +17,7 @@ from .pooling import GradientPool
 from .positions import resize_positions
 from .relative import RelativePositions2D, TokenGrid
 from .scaling import SwitchableScale
-from .slicing import centre, pad_channels, prefix
+from .slicing import centre, cut, pad_channels, prefix
 from .windows import RelativeBias, Windows, WindowTables, resize_table, zigzag
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     'Windows',
     'attend',
     'centre',
+    'cut',
     'keep',
     'masked_layer_norm',
     'order_heads',

@@ -113,12 +113,14 @@ class ElasticBatchNorm2d(nn.BatchNorm2d):
         channels: Largest width.
     """
 
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (B, width, H, W), by the statistics of the batch while training."""
         tensors = (self.running_mean, self.running_var, self.weight, self.bias)
         mean, var, weight, bias = (None if tensor is None else prefix(tensor, x.shape[1]) for tensor in tensors)
-        momentum = 0.0 if self.momentum is None else self.momentum
-        return F.batch_norm(x, mean, var, weight, bias, self.training, momentum, self.eps)
+        return F.batch_norm(x, mean, var, weight, bias, self.training, self.momentum or 0.0, self.eps)
 
 
 class ElasticLayerNorm(nn.LayerNorm):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..costs.nasvit import hidden_width, squeezed_width
+from ..costs.mbconv import hidden_width, squeezed_width
 from .layers import DropPath, ElasticBatchNorm2d, ElasticConv2d, ElasticDepthwiseConv2d
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,18 @@ def centre(kernels: Tensor, side: int) -> Tensor:
     """The centres of square kernels (…, k, k), as a view; the tensor itself where nothing is cut."""
     margin = (kernels.shape[-1] - side) // 2
     return kernels[..., margin : margin + side, margin : margin + side] if margin else kernels
+
+
+def cut(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """The part of a tensor that a network of smaller sizes holds, as a view.
+
+    The first entries of every axis; but of a square kernel, (out, in, k, k), whose sides are cut by an even number, the
+    centre.
+    """
+    sizes = tuple(tensor.shape)
+    if len(sizes) == 4 and sizes[2] == sizes[3] and shape[2] == shape[3] and (sizes[3] - shape[3]) % 2 == 0:
+        return centre(prefix(tensor, *shape[:2]), shape[3])
+    return prefix(tensor, *shape)
 
 
 def pad_channels(features: Tensor, channels: int, axis: int) -> Tensor:

@@ -24,6 +24,7 @@ from ..costs import Constraint, Cost, LatencyTable, as_size
 from ..costs.latency import SPEARMAN
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
+from ..recalibration import batch_norms, elastic_norms
 from ..spaces import Arch
 from . import outputs
 from .candidate import Candidate, ranked
@@ -115,6 +116,7 @@ class SearchLoop(BaseLoop):
         if type(recalibrate) is not int or recalibrate < 0:
             raise VitnasError(f'`recalibrate` should be a number of batches from 0, but got {recalibrate!r}')
         self.recalibrate = recalibrate
+        self._check_norms()
         self.prepare()
         # A search goes on from its journal; mmengine's resume would take over the supernet's epochs.
         runner._resume = False
@@ -194,6 +196,19 @@ class SearchLoop(BaseLoop):
         if self.latency_table is not None:
             cost = dataclasses.replace(cost, latency=self.latency_table.predict(arch))
         return cost
+
+    def _check_norms(self) -> None:
+        """Refuse to recalibrate what there is not, and say where statistics of other architectures would count."""
+        if self.recalibrate and not batch_norms(self.model):
+            raise VitnasError('`recalibrate` is for models with batch norms that are not frozen; this one has none')
+        elastic = elastic_norms(self.model)
+        if elastic and not self.recalibrate:
+            print_log(
+                f'Search: {elastic[0]} and other batch norms have statistics of all architectures, which fit none: '
+                f'give `recalibrate`, a number of batches',
+                'current',
+                logging.WARNING,
+            )
 
     def build_evaluator(self, evaluator: Any, metric: str | None, keep_gb: float) -> SubnetEvaluator:
         """What scores an architecture."""
@@ -379,6 +394,7 @@ class SearchLoop(BaseLoop):
     def _about(self) -> dict[str, Any]:
         called = self.space.name or self.space.family
         settings = {'search': type(self).__name__, 'space': called, 'generations': self.generations, **self.settings()}
+        settings |= {'recalibrate': self.recalibrate} if self.recalibrate else {}
         settings.update(seed=self.seed, **self.remarks())
         return dict(
             title=f'Search of {called}',

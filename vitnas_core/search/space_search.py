@@ -36,7 +36,7 @@ from .journal import read_candidates
 from .space_checks import check_config, check_evaluator, check_search
 from .space_quality import Sample, SpaceEvolution, SpaceStep, Tendency
 
-_JUDGING = ('evaluator', 'input_size', 'num_classes', 'metric', 'keep_gb')
+_JUDGING = ('evaluator', 'input_size', 'num_classes', 'metric', 'keep_gb', 'recalibrate')
 """Settings of the search that also hold for the architectures by which a space is judged."""
 _ROOM, _DRAWS = 0.1, 500
 """Which share of a moved space should be within the limits, unless the space before had less; judged by how many."""

@@ -20,6 +20,7 @@ from ..backbones import elastic_backbone, unwrap
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
 from ..randomness import run_seed
+from ..recalibration import elastic_norms, recalibrate
 from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
 from .dataloading import KeyedBatchSampler, seeded_loader
@@ -184,6 +185,7 @@ class SamplerTraining:
         check_images(self._evaluator, 'a reward is the score of a mini-batch')
         self._evaluator.dataset_meta = getattr(built.dataset, 'metainfo', None)
         self._step = make_step(self._model, self._evaluator)
+        self._recalibrates = bool(elastic_norms(self._model))  # rewards are of each architecture's own statistics
 
     def check(self) -> None:
         """Score the active architecture once, so that a wrong metric is not found after many epochs."""
@@ -195,6 +197,8 @@ class SamplerTraining:
         training = self._model.training
         self._model.eval()
         self._backbone.set_arch(arch)
+        if self._recalibrates:
+            recalibrate(self._model, self._step.forward, [batch])
         self._step.start()
         self._step.run(batch)
         self.metric, value = metric_value(self._evaluator, self.metric)

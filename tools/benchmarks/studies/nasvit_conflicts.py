@@ -26,10 +26,10 @@ added = {'train_cfg.rule.conflict': None}
 kept = {'train_cfg.rule.conflict.keep': 'supernet'}
 conditions = {
     'baseline': {**strong, **unscaled, **added},
-    'weak augmentation': {**unscaled, **added},
-    'and scaling': added,
-    'and subnets kept': {},
-    'and supernet kept': kept,
+    'weak': {**unscaled, **added},
+    'scaling': added,
+    'subnets': {},
+    'supernet': kept,
 }
 runs = [
     dict(

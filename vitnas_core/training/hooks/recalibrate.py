@@ -24,7 +24,7 @@ class RecalibrateHook(Hook):
     once and kept. Statistics are not used in training, and the next steps change them again.
 
     Args:
-        dataloader: Config of the images, e.g. the training set in its test pipeline; its order is kept.
+        dataloader: Config of the images, e.g. the hold-out part of the training set; taken in one fixed random order.
         num_batches: How many batches of it. Defaults to 64, as published.
 
     Raises:

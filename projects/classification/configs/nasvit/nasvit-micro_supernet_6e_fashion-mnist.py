@@ -23,7 +23,9 @@ train_dataloader = dict(dataset=dict(per_class=100, dataset=dict(indices=6000, p
 val_dataloader = dict(dataset=dict(per_class=100, dataset=dict(indices=6000)))
 
 model = dict(backbone=dict(space=dict(_delete_=True, **_base_.space)), head=dict(num_classes=10, topk=(1,)))
-train_cfg = dict(max_epochs=6, val_interval=6)
+# As on the digits: a short training distils KL, and projects after a quarter of it.
+rule = dict(distill=dict(type='vitnas.KLDivergence'), conflict=dict(start=0.25))
+train_cfg = dict(max_epochs=6, val_interval=6, rule=rule)
 optim_wrapper = dict(optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.0), clip_grad=dict(max_norm=5.0))
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=1, convert_to_iter_based=True),
