@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -106,7 +108,7 @@ class Attention(nn.Module):
         else:
             qk, v = _cut(windows, qk), _cut(windows, self._convolve(v))
         out = self._attend(qk, v, self._mask(windows, common, x.dtype), common)
-        return self.proj(F.silu(windows.join(out.unflatten(0, (len(x), -1))).flatten(1, 2)))
+        return self.proj(F.silu(windows.join(out.unflatten(0, (len(x), math.prod(windows.grid)))).flatten(1, 2)))
 
     def _convolve(self, v: Tensor) -> Tensor:
         """Convolve the values of maps (b, h, w, heads, values)."""
