@@ -139,7 +139,7 @@ FAMILIES['nasvit'] = Family(
         ),
         dict(
             width=[24, 32],
-            depth=[2, 3],
+            depth=[2],
             kernel_size=[3],
             expand_ratio=[2],
             stride=[2],
