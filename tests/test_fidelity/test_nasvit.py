@@ -286,8 +286,8 @@ def test_costs_of_table_13() -> None:
 
 def test_published_operators_stay_in_the_space() -> None:
     data, space = read('sampling'), load_space('nasvit')
-    for arch in (*data['samples'], *data['mutations'], *data['crossovers']):
-        space.validate(as_arch(arch, STAGES))
+    archs = [as_arch(arch, STAGES) for name in ('samples', 'mutations', 'crossovers') for arch in data[name]]
+    assert archs and all(arch in space for arch in archs)
 
 
 def fill(keys: dict[str, list[int]], seed: int) -> dict[str, Tensor]:
