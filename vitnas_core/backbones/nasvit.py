@@ -247,11 +247,6 @@ class NASViT(ElasticBackbone):
         """Its convolutions, batch norms and norms over an image take no masks."""
         return 'NASViT, with its convolutions and norms over images, cannot share a masked pass among architectures'
 
-    def importance_orders(self) -> list:
-        """Hidden units of the MLPs; those of convolutions have batch statistics and stay."""
-        layers = [module for module in self.modules() if isinstance(module, TransformerLayer)]
-        return [change for layer in layers for change in layer.importance_orders()]
-
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
         """The layers of each stage; stem and MBPool have none."""
         return ((), *(tuple(stage.blocks) for stage in self._stages), ())

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..costs.mbconv import hidden_width, squeezed_width
+from .importance import Reorder
 from .layers import DropPath, ElasticBatchNorm2d, ElasticConv2d, ElasticDepthwiseConv2d
 
 
@@ -86,6 +87,10 @@ class MBConv(nn.Module):
         self.resizes = in_channels != out_channels
         if self.shortcut is not None:
             self.shortcut.width = out_channels
+
+    def importance_orders(self) -> list[Reorder]:
+        """None: its channels have batch statistics, and stay."""
+        return []
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) → (B, C', H / stride, W / stride), sides rounded up."""
