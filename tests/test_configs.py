@@ -10,9 +10,12 @@ import re
 from argparse import Namespace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.dataset import Compose
+from mmengine.registry import TRANSFORMS, init_default_scope
 
 from vitnas_core import zoo
 from vitnas_core.datasets.checks import check_not_test_set
@@ -59,6 +62,18 @@ DATASETS = {
 def test_fragment(path: Path) -> None:
     cfg = Config.fromfile(path)
     assert len(cfg) and path.read_text().startswith('"""')
+
+
+def test_every_operation_of_an_augmentation_takes_grey_images() -> None:
+    """RandAugment draws one for each image: a step on a few images does not meet all of them."""
+    init_default_scope('mmpretrain')
+    pipeline = parsed('nasvit-micro_supernet_6e_fashion-mnist').train_dataloader.dataset.dataset.pipeline
+    (augment,) = (step for step in pipeline if step['type'] == 'RandAugment')
+    augment['num_policies'] = 40  # of 15
+    transform = Compose([TRANSFORMS.build(step) for step in pipeline])
+    image = np.random.default_rng(0).integers(256, size=(28, 28), dtype=np.uint8)
+    for _ in range(5):
+        assert transform(dict(img=image.copy(), gt_label=0))['inputs'].shape == (3, 28, 28)
 
 
 @pytest.mark.parametrize('stem', CLASSIFICATION)

@@ -16,8 +16,8 @@ search = folder + 'nasvit-micro_search_predictor-3m_fashion-mnist.py'
 
 # AlphaNet's augmentation and regularisation (Tab. 5), as far as they mean something for images of 28 × 28.
 strong = {
-    'train_dataloader.dataset.dataset.pipeline.1.num_policies': 2,
-    'train_dataloader.dataset.dataset.pipeline.1.magnitude_level': 9,
+    'train_dataloader.dataset.dataset.pipeline.4.num_policies': 2,
+    'train_dataloader.dataset.dataset.pipeline.4.magnitude_level': 9,
     'optim_wrapper.optimizer.weight_decay': 1e-5,
     'model.backbone.drop_path_rate': 0.2,
 }

@@ -6,9 +6,13 @@ _base_ = [
     '../../../../configs/spaces/nasvit_micro.py',
 ]
 
-# The first 6,000 training images, 100 of each class held out, and one weak operation of RandAugment (Tab. 5).
+# The first 6,000 training images, 100 of each class held out, and one weak operation of RandAugment (Tab. 5), which
+# wants three channels.
 train_pipeline = [
     *_base_.train_pipeline[:-1],
+    dict(type='NumpyToPIL'),
+    dict(type='torchvision/Grayscale', num_output_channels=3),
+    dict(type='PILToNumpy'),
     dict(
         type='RandAugment',
         policies='timm_increasing',
