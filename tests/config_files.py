@@ -31,6 +31,7 @@ DENSE = [stem for stem in CONFIGS if stem not in CLASSIFICATION]
 # The smallest search of each kind: two candidates.
 SMALL_SEARCH: dict[str, dict[str, Any]] = {
     'EvolutionSearchLoop': dict(population=2, initial=2, parents=1, generations=1, mutations=1, crossovers=1),
+    'NSGA2SearchLoop': dict(population=2, parents=1, generations=1),
     'SamplerSearchLoop': dict(num_candidates=2),
     'PredictorSearchLoop': dict(
         num_samples=4, num_final=2, trees=2, parents=2, mutations=2, crossovers=2, rounds=1, recalibrate=1

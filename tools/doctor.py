@@ -39,6 +39,7 @@ RANGES: dict[str, tuple[str, str]] = {
     'numpy': ('1.26', ''),
     'safetensors': ('0.4', ''),
     'scikit-learn': ('1.3', ''),
+    'pymoo': ('0.6.1.6', ''),
     'scipy': ('1.10', ''),
     'matplotlib': ('3.7', ''),
     'ftfy': ('', ''),

@@ -63,7 +63,7 @@ def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
         _drop_pretrained(node)
     # Only `settings` rebuild an extracted network; others, such as a stored width, are a space's.
     kept = {k: v for k, v in owner['backbone'].items() if k in ('type', 'init_cfg') or k in supernet.settings}
-    owner['backbone'] = {**kept, 'arch': loaded.to_dict()}
+    owner['backbone'] = {**kept, **supernet.fixed_settings(), 'arch': loaded.to_dict()}
     with MM_MODELS.switch_scope_and_registry(fixed.get('_scope_')) as registry:
         follow(owner, supernet, build_backbone(owner['backbone']), registry)
     return fixed
@@ -134,11 +134,12 @@ def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef)
     kept = _kept_channels(source, fixed, zoo.load_arch(arch))
     # Not the state dict: it lacks buffers that are not stored, such as the mean and deviation of images. The data
     # are replaced, not the parameters, so that shared parameters stay shared.
+    axes = {f'{_name_of(source)}{name}': own for name, own in elastic_backbone(source).channel_axes().items()}
     for mine, theirs in (
         (dict(fixed.named_parameters()), dict(source.named_parameters(remove_duplicate=False))),
         (dict(fixed.named_buffers()), dict(source.named_buffers(remove_duplicate=False))),
     ):
-        for name, tensor in cut_to_shape(_select(theirs, mine, kept), mine).items():
+        for name, tensor in cut_to_shape(_select(theirs, mine, kept), mine, axes).items():
             mine[name].data = tensor.detach()
             mine[name].requires_grad_(theirs[name].requires_grad)
     modes = {name: module.training for name, module in source.named_modules()}
@@ -165,6 +166,7 @@ def check_extracted(model: nn.Module, fixed: nn.Module, arch: ArchRef, images: T
             the order of rounding can explain.
     """
     backbone, before = elastic_backbone(model), elastic_backbone(model).arch
+    present = backbone.out_masks(zoo.load_arch(arch))
     modes = {module: module.training for part in (model, fixed) for module in part.modules()}
     try:
         backbone.set_arch(arch)
@@ -174,8 +176,9 @@ def check_extracted(model: nn.Module, fixed: nn.Module, arch: ArchRef, images: T
         backbone.set_arch(before)
         for module, training in modes.items():
             module.training = training
-    for i, (whole, part) in enumerate(zip(*features)):
-        if not torch.equal(whole[tuple(slice(0, size) for size in part.shape)], part):
+    for i, (whole, part, mask) in enumerate(zip(*features, present)):
+        axis = whole.ndim - 1 if whole.ndim == 3 else 1  # tokens, or a map
+        if not torch.equal(whole.index_select(axis, mask.nonzero().flatten().to(whole.device)), part):
             raise ArchError(f'output {i} of the extracted backbone is not equal to that of the supernet')
     scale = max(float(whole.abs().max()) for whole in outputs[0])
     largest = max(float((whole - part).abs().max()) for whole, part in zip(*outputs)) / max(scale, 1e-30)
@@ -214,7 +217,7 @@ def _kept_channels(model: nn.Module, fixed: nn.Module, arch: Arch) -> dict[str, 
         module.register_forward_pre_hook(partial(_note_channels, kept, name, part))
         for name, (module, part) in smaller.items()
     ]
-    hooks.append(backbone.register_forward_hook(partial(_mark_absent, backbone.out_channels(arch))))
+    hooks.append(backbone.register_forward_hook(partial(_mark_absent, backbone.out_masks(arch))))
     before, modes = backbone.arch, {module: module.training for module in model.modules()}
     try:
         backbone.set_arch(arch)
@@ -235,6 +238,13 @@ def _kept_channels(model: nn.Module, fixed: nn.Module, arch: Arch) -> dict[str, 
     return kept
 
 
+def _name_of(model: nn.Module) -> str:
+    """What the names of the elastic backbone's weights begin with."""
+    backbone = elastic_backbone(model)
+    name = next(name for name, module in model.named_modules() if module is backbone)
+    return f'{name}.' if name else ''
+
+
 def _pairs(model: nn.Module, fixed: nn.Module) -> Iterator[tuple[tuple[str, nn.Module], nn.Module]]:
     parts = dict(fixed.named_modules())
     return (((name, module), parts[name]) for name, module in model.named_modules() if name in parts)
@@ -245,12 +255,12 @@ def _shapes(module: nn.Module) -> list[tuple[int, ...]]:
 
 
 def _mark_absent(
-    channels: Sequence[int], backbone: nn.Module, args: Any, outputs: Sequence[Tensor]
+    masks: Sequence[Tensor], backbone: nn.Module, args: Any, outputs: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     """Put NaN into the channels that the active architecture lacks."""
     marked = tuple(output.clone() for output in outputs)
-    for output, present in zip(marked, channels):
-        output.transpose(-1 if output.ndim == 3 else 1, -1)[..., present:] = torch.nan
+    for output, present in zip(marked, masks):
+        output.transpose(-1 if output.ndim == 3 else 1, -1)[..., ~present.to(output.device)] = torch.nan
     return marked
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from vitnas_core.backbones.s3 import WindowAttention
+from vitnas_core.backbones.s3_layers import WindowAttention
 from vitnas_core.elastic import RelativeBias, Windows, WindowTables, zigzag
 from vitnas_core.elastic.windows import resize_table
 

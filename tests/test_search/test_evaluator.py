@@ -78,6 +78,26 @@ def test_batch_norms_get_the_statistics_of_each_candidate(folder: Path, rng: np.
         run.model.backbone, run.model.head.fc.weight.data = backbone, whole
 
 
+def test_both_sides_of_a_bilateral_supernet_count(folder: Path, rng: np.random.Generator) -> None:
+    cfg = config(folder / 'bilateral', SEARCH)
+    cfg['model']['backbone']['sharing'] = 'bilateral'
+    cfg.update(
+        val_cfg=dict(),
+        val_dataloader=dict(cfg['train_dataloader'], sampler=dict(type='DefaultSampler', shuffle=False)),
+        val_evaluator=dict(type='mmpretrain.Accuracy'),
+    )
+    run = build(cfg)
+    run.load_or_resume()
+    evaluator, backbone = run.train_loop.evaluator, run.model.backbone
+    arch = backbone.space.smallest()
+    score = evaluator.evaluate(arch)
+    sides = [run.val_loop.run()['accuracy/top1'] for _ in backbone.each_side()]
+    assert sides[0] != sides[1] and score.value == pytest.approx(sum(sides) / 2) and score.complete
+    with pytest.raises(VitnasError, match="`racing` is not for sharing='bilateral'"):
+        cfg['train_cfg'] = {**cfg['train_cfg'], 'racing': dict(confidence=0.9)}
+        build(cfg)
+
+
 def test_a_search_with_other_statistics_is_another_search(tmp_path: Path) -> None:
     asked = dict(type='vitnas.RandomSearchLoop', num_candidates=3)
     first = search(config(tmp_path / 'a', {**asked, 'recalibrate': 1}, 'nasvit'))

@@ -33,6 +33,7 @@ LOOPS: dict[str, dict[str, Any]] = {
         type='vitnas.PredictorSearchLoop',
         num_samples=40, num_final=10, trees=10, parents=8, mutations=8, crossovers=8, rounds=4,
     ),
+    'nsga2': dict(type='vitnas.NSGA2SearchLoop', population=20, parents=8, generations=6),
 }  # fmt: skip
 LOOPS['screened'] = dict(LOOPS['evolution'], predictor=dict(trees=10, oversample=2))
 LIMIT = dict(macs=(1.2e6, 2.0e6))
@@ -90,7 +91,7 @@ def test_no_repeats_within_the_limits_and_the_right_winner(tmp_path: Path, name:
 
 
 @each_family
-@pytest.mark.parametrize('name', ['evolution', 'random'])
+@pytest.mark.parametrize('name', ['evolution', 'random', 'nsga2'])
 def test_enough_candidates_find_the_optimum_and_the_search_ends_by_itself(
     tmp_path: Path, name: str, family: str
 ) -> None:
@@ -149,6 +150,7 @@ def test_more_can_be_added_to_a_finished_search(tmp_path: Path) -> None:
     for name, less, more in (
         ('evolution', dict(generations=2), dict(generations=4)),
         ('random', dict(num_candidates=70), dict(num_candidates=120)),
+        ('nsga2', dict(generations=2), dict(generations=4)),
     ):
         search(config(tmp_path / name, {**LOOPS[name], **less}), noise)
         added = search(config(tmp_path / name, {**LOOPS[name], **more}), noise)

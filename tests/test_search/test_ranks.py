@@ -16,6 +16,7 @@ SMALL = {
     'evolution': dict(LOOPS['evolution'], population=7, parents=3, generations=3, mutations=4, crossovers=3),
     'halving': dict(LOOPS['halving'], num_candidates=9),
     'predictor': dict(LOOPS['predictor'], num_samples=9, num_final=5),
+    'nsga2': dict(LOOPS['nsga2'], population=7, parents=3, generations=3),
 }
 
 

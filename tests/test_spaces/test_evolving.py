@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.families import GRAMMARS, SMALL_SPACES, SPACES
+from tests.families import SMALL_SPACES, SPACES
 from vitnas_core.errors import SpaceError
 from vitnas_core.spaces import ABSENT, SearchSpace, StageDimension, stage_dimensions
 
@@ -205,7 +205,7 @@ def test_always_empty_places_stay_empty() -> None:
 
 def test_options_that_fall_are_moved_alike() -> None:
     """The larger network can have the smaller number: patches of ViTAS-DeiT."""
-    space = GRAMMARS['vitas_deit']
+    space = SPACES['vitas-deit-tiny']
     assert options(space.evolve({'patch_size': 2}))['patch_size'] == (34, 18, 16)
     assert options(space.evolve({'patch_size': -16}))['patch_size'] == (16,)
 
@@ -217,8 +217,9 @@ def test_a_ratio_is_what_one_writes() -> None:
     for shift in (-0.5 * 3, -1.5):
         moved = S3.evolve({'stages[0].block.mlp_ratio': shift})
         assert repr(options(moved)['stages[0].block.mlp_ratio']) == '(1.5, 2.0, 2.5)'
-    tenths = GRAMMARS['vitas_deit'].evolve({'stages[0].embed_ratio': 3 * 0.1})
-    assert json.dumps(options(tenths)['stages[0].embed_ratio']) == str([i / 10 for i in range(4, 14)])
+    stage = dict(ratio=[i / 10 for i in range(1, 11)])
+    tenths = SearchSpace.from_dict(dict(family='toy', stages=[stage])).evolve({'stages[0].ratio': 3 * 0.1})
+    assert json.dumps(options(tenths)['stages[0].ratio']) == str([i / 10 for i in range(4, 14)])
 
 
 @pytest.mark.parametrize('shift', [2, 2.0, -2.0, np.int64(2), np.float64(2)])

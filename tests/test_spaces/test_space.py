@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.families import GRAMMARS, SMALL_SPACES, SPACES
+from tests.families import SMALL_SPACES, SPACES
 from vitnas_core import zoo
 from vitnas_core.errors import ArchError, SpaceError
 from vitnas_core.spaces import ABSENT, Arch, SearchSpace
@@ -191,10 +191,10 @@ def test_draws_by_dimension_are_uniform_over_depths(rng: np.random.Generator) ->
 @pytest.mark.parametrize(
     ('name', 'size'),
     [
-        ('vitas_twins', 3.037e79),
-        ('vitas_twins-free', 3.122e79),
-        ('vitas_deit', 1.292e43),
-        ('vitas_deit-free', 1.341e43),
+        ('vitas-twins-small', 3.037e79),
+        ('vitas-twins-small-free', 3.122e79),
+        ('vitas-deit-tiny', 1.292e43),
+        ('vitas-deit-tiny-free', 1.341e43),
         ('s3-initial', (3 * (18**2 + 18**3 + 18**4)) ** 4),
         ('vit-resnas-tiny', (5 * (28 * 29) ** 3) ** 3),
     ],
@@ -207,8 +207,8 @@ def test_optional_blocks_can_be_absent_in_the_middle(rng: np.random.Generator) -
     space = SPACES['vit-resnas-tiny']
     assert [b is None for b in space.smallest().stages[0].blocks] == [False, True, False, True, False]
     assert space.largest().stages[0].depth == 6
-    assert GRAMMARS['vitas_deit'].smallest().stages[0].blocks == ()
-    assert GRAMMARS['vitas_deit'].largest()['patch_size'] == 14
+    assert SPACES['vitas-deit-tiny-free'].smallest().stages[0].blocks == ()
+    assert SPACES['vitas-deit-tiny'].largest()['patch_size'] == 14
 
 
 TINY = SPACES['autoformer-tiny']

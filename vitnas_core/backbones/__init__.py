@@ -5,8 +5,12 @@ from .base import ElasticBackbone, cut_to_shape, elastic_backbone, unwrap
 from .nasvit import NASViT
 from .s3 import S3
 from .vit_res import ViTRes
+from .vitas_deit import ViTASDeiT
+from .vitas_twins import ViTASTwins
 
-FAMILIES: dict[str, type[ElasticBackbone]] = {cls.family: cls for cls in (AutoFormer, S3, ViTRes, NASViT)}
+FAMILIES: dict[str, type[ElasticBackbone]] = {
+    cls.family: cls for cls in (AutoFormer, S3, ViTRes, NASViT, ViTASDeiT, ViTASTwins)
+}
 """Family name of architecture files → backbone."""
 
 __all__ = [
@@ -15,6 +19,8 @@ __all__ = [
     'AutoFormer',
     'ElasticBackbone',
     'NASViT',
+    'ViTASDeiT',
+    'ViTASTwins',
     'ViTRes',
     'cut_to_shape',
     'elastic_backbone',

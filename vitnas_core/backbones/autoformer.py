@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,139 +14,23 @@ from ..costs import Cost, as_size
 from ..costs.autoformer import HEAD_DIM, PEG_SIDE, POSITIONS, autoformer_cost, read_autoformer
 from ..costs.reading import token_grid
 from ..elastic import (
-    DropPath,
+    Axes,
+    Channels,
     ElasticConv2d,
     ElasticDepthwiseConv2d,
     ElasticLayerNorm,
-    ElasticLinear,
-    RelativePositions2D,
     Reorder,
     SwitchableScale,
     TokenGrid,
-    attend,
-    order_heads,
-    order_hidden,
-    prefix,
     resize_positions,
+    take_last,
 )
 from ..errors import ArchError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
+from .autoformer_layers import Block
 from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, options_of
 from .tokens import OUT_TYPES, format_tokens
-
-
-class QKV(ElasticLinear):
-    """The projection to queries, keys and values: those of a head together, heads one after another.
-
-    So any number of heads is a prefix of the rows. The published code cuts its bias as if it lay in
-    three thirds of the *active* width, so that one number serves different roles in different
-    subnets; ``official`` does the same.
-
-    Args:
-        width: Width of the tokens.
-        num_heads: Largest number of heads.
-        official: Cut the bias as the published code does.
-    """
-
-    def __init__(self, width: int, num_heads: int, official: bool) -> None:
-        super().__init__(width, 3 * HEAD_DIM * num_heads)
-        self.official = official
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, N, E) → (3, B, heads, N, 64)."""
-        bias = prefix(self.bias, self.width)
-        if self.official:
-            bias = bias.view(3, -1, HEAD_DIM).transpose(0, 1).flatten()
-        qkv = F.linear(x, self.cut(x.shape[-1]), bias)
-        return qkv.unflatten(-1, (-1, 3, HEAD_DIM)).permute(3, 0, 2, 1, 4)
-
-
-class Attention(nn.Module):
-    """Multi-head self-attention with relative positions on keys and values.
-
-    Args:
-        width: Largest width of the tokens.
-        num_heads: Largest number of heads.
-        reach: Largest relative offset; 0 for no relative positions.
-        drop: Dropout of the attention weights.
-        official: See :class:`QKV`.
-    """
-
-    def __init__(self, width: int, num_heads: int, reach: int, drop: float, official: bool) -> None:
-        super().__init__()
-        self.drop = drop
-        self.scale = 1.0
-        self.qkv = QKV(width, num_heads, official)
-        self.relative = RelativePositions2D(HEAD_DIM, reach) if reach else None
-        self.proj = ElasticLinear(HEAD_DIM * num_heads, width)
-
-    def forward(self, x: Tensor, grid: TokenGrid | None) -> Tensor:
-        """(B, N, E) → (B, N, E)."""
-        q, k, v = self.qkv(x).unbind(0)
-        drop = self.drop if self.training else 0.0
-        out = attend(q, k, v, drop) if self.relative is None else self.relative(q, k, v, grid, drop)
-        out = out.transpose(1, 2).flatten(2)
-        return self.proj(out if self.scale == 1.0 else out * self.scale)
-
-
-class Block(nn.Module):
-    """A pre-norm transformer block: attention and MLP, each with a residual.
-
-    Args:
-        width: Largest width of the tokens.
-        num_heads: Largest number of heads.
-        hidden: Largest hidden width of the MLP.
-        reach: Largest relative offset; 0 for no relative positions.
-        attn_drop: Dropout of the attention weights.
-        drop_path: Chance that a sample skips a branch.
-        official: See :class:`QKV`.
-        widths: Widths with scaling vectors of their own; None for no scaling.
-    """
-
-    def __init__(
-        self,
-        width: int,
-        num_heads: int,
-        hidden: int,
-        reach: int,
-        attn_drop: float,
-        drop_path: float,
-        official: bool,
-        widths: Sequence[int] | None,
-    ) -> None:
-        super().__init__()
-        self.norm1 = ElasticLayerNorm(width)
-        self.attn = Attention(width, num_heads, reach, attn_drop, official)
-        self.norm2 = ElasticLayerNorm(width)
-        self.fc1 = ElasticLinear(width, hidden)
-        self.fc2 = ElasticLinear(hidden, width)
-        self.scale_attn, self.scale_mlp = SwitchableScale.pair(widths)
-        self.drop_path = DropPath(drop_path)
-        self.mlp_scale = 1.0
-
-    def set_choice(self, embed_dim: int, num_heads: int, mlp_ratio: float, rescale: tuple[int, float] | None) -> None:
-        """Activate a width, a number of heads and an MLP ratio."""
-        self.attn.qkv.width = 3 * HEAD_DIM * num_heads
-        self.attn.proj.width = self.fc2.width = embed_dim
-        self.fc1.width = int(embed_dim * mlp_ratio)
-        if rescale is not None:
-            self.attn.scale, self.mlp_scale = rescale[0] / num_heads, rescale[1] / mlp_ratio
-
-    def input_widths(self, embed_dim: int, num_heads: int, mlp_ratio: float) -> dict[nn.Module, int]:
-        """Channels that layers get; see :meth:`ElasticBackbone.input_widths`."""
-        hidden = int(embed_dim * mlp_ratio)
-        return {self.norm1: embed_dim, self.attn.proj: num_heads * HEAD_DIM, self.norm2: embed_dim, self.fc2: hidden}
-
-    def importance_orders(self) -> list[Reorder]:
-        """New orders of heads and hidden units; see :meth:`ElasticBackbone.importance_orders`."""
-        return order_heads(self.attn.qkv, self.attn.proj, HEAD_DIM) + order_hidden(self.fc1, self.fc2)
-
-    def forward(self, x: Tensor, grid: TokenGrid | None) -> Tensor:
-        """(B, N, E) → (B, N, E)."""
-        x = x + self.drop_path(self.scale_attn(self.attn(self.norm1(x), grid)))
-        hidden = self.scale_mlp(self.fc2(F.gelu(self.fc1(self.norm2(x)))))
-        return x + self.drop_path(hidden if self.mlp_scale == 1.0 else hidden * self.mlp_scale)
 
 
 @MODELS.register_module()
@@ -182,6 +65,8 @@ class AutoFormer(ElasticBackbone):
         official: Cut the qkv bias as the published code does (needed for its weights). Defaults to False.
         scaling: Whether branches are scaled by vectors that architectures of other widths do not share (NASViT,
             Sec. 3). Defaults to False.
+        sharing: Which channels, heads and hidden units narrower architectures use: ``'ordinal'``, the first ones;
+            ``'bilateral'``, from both ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'ordinal'``.
         init_cfg: As everywhere in mm. Defaults to None.
 
     Raises:
@@ -208,6 +93,7 @@ class AutoFormer(ElasticBackbone):
         rescale: tuple[int, float] | None = None,
         official: bool = False,
         scaling: bool = False,
+        sharing: str = 'ordinal',
         init_cfg: dict | None = None,
     ) -> None:
         settings: dict[str, Any] = dict(
@@ -222,6 +108,7 @@ class AutoFormer(ElasticBackbone):
             rescale=tuple(rescale) if isinstance(rescale, list) else rescale,
             official=official,
             scaling=scaling,
+            sharing=sharing,
         )
         super().__init__(arch, space, settings, init_cfg)
         maxima = _maxima(self.space)
@@ -254,8 +141,31 @@ class AutoFormer(ElasticBackbone):
             for i, (heads, ratio) in enumerate(maxima[1])
         )
         self.norm = ElasticLayerNorm(self.embed_dims)
+        self.shared = self._share_channels()
         self._init_parameters()
         self.set_arch(self.space.largest())
+
+    def _share_channels(self) -> Channels | None:
+        """Let the layers share channels by the pattern; return whose channels the tokens have."""
+        widths = options_of(self.space, 0, 'embed_dim')
+        embed = self.pattern.channels(self.embed_dims, widths)
+        self.patch_embed.outputs = self.norm.inputs = embed
+        if self.peg is not None:
+            self.peg.inputs = embed
+        for choices, block in zip(self.space.stages[0].blocks, self._blocks):
+            options = dict(choices.options)  # type: ignore[union-attr]
+            block.share_channels(
+                embed,
+                self.pattern.channels(block.attn.proj.in_features // HEAD_DIM, map(int, options['num_heads'])),
+                self.pattern.channels(
+                    block.fc1.out_features, [int(width * ratio) for width in widths for ratio in options['mlp_ratio']]
+                ),
+            )
+        return embed
+
+    def axes(self) -> Axes:
+        """Whose channels the axes of the tokens' own weights are."""
+        return dict.fromkeys(('cls_token', 'pos_embed'), (None, None, self.shared))
 
     @property
     def depth(self) -> int:
@@ -331,6 +241,10 @@ class AutoFormer(ElasticBackbone):
         """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
         return (self.embed_dims if arch is None else read_autoformer(arch)[0],) * len(self.out_indices)
 
+    def out_shared(self) -> tuple[Channels | None, ...]:
+        """The tokens' channels, of every output."""
+        return (self.shared,) * len(self.out_indices)
+
     def out_strides(self) -> tuple[int, ...]:
         """The patch size, of every output."""
         return (self.patch_size,) * len(self.out_indices)
@@ -345,7 +259,8 @@ class AutoFormer(ElasticBackbone):
 
     def why_not_masked(self) -> str:
         """Outputs without a norm, and the published code's ways with scales and biases."""
-        for name, value in (('out_indices', (-1,)), ('rescale', None), ('official', False), ('scaling', False)):
+        wanted = dict(out_indices=(-1,), rescale=None, official=False, scaling=False, sharing='ordinal')
+        for name, value in wanted.items():
             if self.settings[name] != value:
                 return f'AutoFormer cannot share a masked pass among architectures with {name}={self.settings[name]!r}'
         return ''
@@ -362,9 +277,8 @@ class AutoFormer(ElasticBackbone):
             if i == 0 and self.peg is not None:
                 x = _add_conditional(x, self.peg, (height, width))
             if i in wanted:
-                outs[i] = format_tokens(
-                    self.norm(x) if i == depth - 1 else x, (height, width), self.embed_dims, self.out_type
-                )
+                tokens = self.norm(x) if i == depth - 1 else x
+                outs[i] = format_tokens(tokens, (height, width), self.embed_dims, self.out_type, self.shared)
         return tuple(outs[i] for i in wanted)
 
     def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
@@ -377,10 +291,11 @@ class AutoFormer(ElasticBackbone):
         x = self.patch_embed(x)
         height, width = x.shape[-2:]
         x = x.flatten(2).transpose(1, 2)
-        embed_dim = x.shape[-1]
-        x = torch.cat([self.cls_token[..., :embed_dim].expand(x.shape[0], -1, -1), x], 1)
+        token = take_last(self.cls_token, x.shape[-1], self.shared)
+        x = torch.cat([token.expand(x.shape[0], -1, -1), x], 1)
         if self.pos_embed is not None:
-            x = x + resize_positions(self.pos_embed[..., :embed_dim], self.grid, (height, width), tokens=1)
+            positions = take_last(self.pos_embed, x.shape[-1], self.shared)
+            x = x + resize_positions(positions, self.grid, (height, width), tokens=1)
         return x, (height, width)
 
     def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost
-from ..elastic import Reorder
+from ..elastic import Axes, Channels, Pattern, Reorder
 from ..errors import ArchError, SpaceError, VitnasError
 from ..spaces import Arch, SearchSpace
 from .mixed import Mixture, Sharing, has_block, masks, run_sliced
@@ -52,6 +52,9 @@ class ElasticBackbone(BaseModule):
     weight_settings: ClassVar[tuple[str, ...]] = ()
     """Which of the settings change what the same weights compute, so that a checkpoint's should be the same."""
 
+    supernet_settings: ClassVar[tuple[str, ...]] = ('sharing',)
+    """Which of the settings, where it has them, tell how the weights of a supernet are shared."""
+
     global_pool: ClassVar[str] = 'avg'
     """What its classifiers read: the mean over the last map, ``'avg'``, or the class token, ``'token'``."""
 
@@ -68,6 +71,8 @@ class ElasticBackbone(BaseModule):
         if self.space.family != self.family:
             raise VitnasError(f'{name} should be given {self.family}, but got {self.space.family}: {arch or space}')
         self.settings = settings
+        self.pattern = Pattern(settings.get('sharing', 'ordinal'))
+        """How architectures of different widths share channels."""
         self.arch: Arch
         self._mixture: Mixture | None = None
         self._sharing: Sharing | None = None
@@ -145,6 +150,17 @@ class ElasticBackbone(BaseModule):
         """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
         raise NotImplementedError
 
+    def out_shared(self) -> tuple[Channels | None, ...]:
+        """Whose channels those of each output are; None where an architecture has the first ones."""
+        return (None,) * len(self.out_channels())
+
+    def out_masks(self, arch: Arch) -> tuple[Tensor, ...]:
+        """Which channels of each output are not zero, of an architecture; boolean, one a channel."""
+        counts = zip(self.out_channels(), self.out_channels(arch), self.out_shared())
+        return tuple(
+            torch.arange(whole) < width if shared is None else shared.mask(width) for whole, width, shared in counts
+        )
+
     def out_strides(self) -> tuple[int, ...]:
         """Image pixels a pixel of each output; a map of an H × W image has ceil(H / stride) × ceil(W / stride)."""
         raise NotImplementedError
@@ -170,6 +186,11 @@ class ElasticBackbone(BaseModule):
         Raises:
             VitnasError: The settings give channels fixed places.
         """
+        if self.pattern.name != 'ordinal':
+            raise VitnasError(
+                f'heads and hidden units cannot be sorted with sharing={self.pattern.name!r}: smaller architectures do '
+                f'not have the first ones'
+            )
         blocks = [block for blocks in self.stage_blocks() for block in blocks if not isinstance(block, nn.Identity)]
         return [change for block in blocks for change in block.importance_orders()]  # type: ignore[operator, union-attr]
 
@@ -193,7 +214,7 @@ class ElasticBackbone(BaseModule):
         """
         x, mixture = self.prepare(x), self._mixture
         if mixture is None or not len(x):
-            return self.run(x)
+            return self.run_sides(x)
         if self.slices(mixture.way, x.device):
             return run_sliced(self, x, mixture)
         self._sharing = Sharing(mixture.archs, mixture.owners(len(x)), x.device)
@@ -203,6 +224,30 @@ class ElasticBackbone(BaseModule):
                 return self.run(x)
         finally:
             self._sharing = None
+
+    def run_sides(self, x: Tensor) -> tuple[Tensor, ...]:
+        """:meth:`run`; while a bilateral pattern is trained, the sum over both sides (BCNet: one loss on the sum)."""
+        if not self.training or len(self.pattern.sides) == 1:
+            return self.run(x)
+        return tuple(sum(outs) for outs in zip(*(self.run(x) for _ in self.each_side())))  # type: ignore[misc]
+
+    def each_side(self) -> Iterator[str]:
+        """Take channels from each end in turn that the pattern knows, and then from the left again."""
+        try:
+            for side in self.pattern.sides:
+                self.pattern.side = side
+                yield side
+        finally:
+            self.pattern.side = 'left'
+
+    def channel_axes(self) -> Axes:
+        """Whose channels the axes of each weight are, by its name."""
+        return {
+            f'{name}.{key}'.removeprefix('.'): axes
+            for name, module in self.named_modules()
+            if hasattr(module, 'axes')
+            for key, axes in module.axes().items()  # type: ignore[operator]
+        }
 
     def slices(self, way: str, device: torch.device) -> bool:
         """Whether architectures that share a batch run one after another there; else all at once, masked."""
@@ -254,9 +299,16 @@ class ElasticBackbone(BaseModule):
         if hasattr(destination, '_metadata'):
             destination._metadata.setdefault(prefix[:-1], {})[NOTE] = self.note()
 
+    def fixed_settings(self) -> dict[str, Any]:
+        """What an extracted network is built with beside the arguments of this one."""
+        return {}
+
     def note(self) -> str:
         """What a checkpoint says of its weights, as JSON: their space, and the settings under which they hold."""
-        settings = {name: self.settings[name] for name in self.weight_settings}
+        names = self.weight_settings
+        if self.space.size() > 1:
+            names += tuple(name for name in self.supernet_settings if name in self.settings)
+        settings = {name: self.settings[name] for name in names}
         return Note(self.space, settings, self.settings.get('img_size')).to_json()
 
     def layer_depths(self) -> dict[str, int]:
@@ -336,22 +388,28 @@ class ElasticBackbone(BaseModule):
         fixed_arch = self._load(self.arch if arch is None else arch)
         with torch.device('meta'):  # nothing is drawn, nothing is allocated twice
             fixed = type(self)(arch=fixed_arch, **self.settings)  # type: ignore[call-arg, misc]
-        fixed.load_state_dict(cut_to_shape(self.state_dict(), fixed.state_dict()), assign=True)
+        part = cut_to_shape(self.state_dict(), fixed.state_dict(), self.channel_axes())
+        fixed.load_state_dict(part, assign=True)
         trainable = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
         for name, parameter in fixed.named_parameters():
             parameter.requires_grad_(trainable[name])
         return fixed.train(self.training)
 
 
-def check_ascending(space: SearchSpace, who: str) -> None:
+def check_ascending(space: SearchSpace, who: str, but: Sequence[str] = ()) -> None:
     """Check that every choice lists numbers, smallest first, so that the largest sizes the weights.
+
+    Args:
+        space: The space.
+        who: Whose space it should be.
+        but: Choices that size no weights. Defaults to ().
 
     Raises:
         SpaceError: One does not.
     """
     choices = [space.choices, *(stage.choices for stage in space.stages)]
     choices += [block for stage in space.stages for block in stage.blocks if block is not None]
-    for name, options in (entry for choice in choices for entry in choice.options):
+    for name, options in (entry for choice in choices for entry in choice.options if entry[0] not in but):
         if any(isinstance(a, str) or isinstance(b, str) or a > b for a, b in zip(options, options[1:])):
             raise SpaceError(f'{name} of an {who} space should list numbers, smallest first, but got {list(options)}')
 
@@ -359,6 +417,12 @@ def check_ascending(space: SearchSpace, who: str) -> None:
 def options_of(space: SearchSpace, stage: int, name: str) -> list[int]:
     """What a stage of a space offers for a choice of whole numbers."""
     return [int(value) for value in dict(space.stages[stage].choices.options)[name]]
+
+
+def block_options(space: SearchSpace, stage: int, block: int) -> dict[str, Any]:
+    """What a block of a space offers, by the names of its choices; nothing for a place that is always empty."""
+    choices = space.stages[stage].blocks[block]
+    return {} if choices is None else dict(choices.options)
 
 
 def check_rates(settings: Mapping[str, Any]) -> None:

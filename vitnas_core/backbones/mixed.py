@@ -92,7 +92,7 @@ def run_sliced(backbone: ElasticBackbone, x: Tensor, mixture: Mixture) -> tuple[
                 continue
             backbone.switch(arch)
             own = x[rows] if mixture.interleaved else x[rows[0] : rows[-1] + 1]
-            parts.append(backbone.run(own))
+            parts.append(backbone.run_sides(own))
             order += rows
     outs = (torch.cat(out) for out in zip(*parts))
     if not mixture.interleaved:
@@ -105,7 +105,13 @@ def run_sliced(backbone: ElasticBackbone, x: Tensor, mixture: Mixture) -> tuple[
 def _pools(backbone: ElasticBackbone) -> Iterator[None]:
     """Layers whose slices gather their gradients; as before afterwards, and at the architecture of before."""
     before = backbone.arch
-    layers = [m for m in backbone.modules() if isinstance(m, ElasticLinear | ElasticConv2d) and m.weight.requires_grad]
+    layers = [
+        module
+        for module in backbone.modules()
+        if isinstance(module, ElasticLinear | ElasticConv2d)
+        and module.weight.requires_grad
+        and module.inputs is module.outputs is None  # a pool gathers prefixes
+    ]
     try:
         for layer in layers:
             layer.pool = GradientPool(layer.weight) if torch.is_grad_enabled() else None

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from mmengine.logging import print_log
 from torch import Tensor
 
 from .. import zoo
 from ..checkpoints import check_fit, load_file
-from ..elastic import cut
+from ..elastic import Axes, cut
 from ..errors import ArchError, CheckpointError, VitnasError
 from ..jsondata import difference
 from ..spaces import SearchSpace
@@ -81,7 +82,6 @@ def load_pretrained(backbone: ElasticBackbone, path: str | os.PathLike, prefix: 
     prefix = f'{prefix}.' if prefix and not prefix.endswith('.') else prefix  # as mmengine takes it
     weights = {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}
     note = _read_note(checkpoint, prefix.rstrip('.'), path)
-    held = None if note is None else note.space
     if note is not None:
         _check_same(note, backbone, path)
     wanted = backbone.state_dict()
@@ -89,8 +89,8 @@ def load_pretrained(backbone: ElasticBackbone, path: str | os.PathLike, prefix: 
     fresh = [name for name in wanted if name not in weights and backbone.is_output_weight(name)]
     weights.update({name: wanted[name] for name in fresh})
     weights = {name: w for name, w in weights.items() if name in wanted or not backbone.is_output_weight(name)}
-    if held is not None and held.size() > 1 and backbone.space.size() == 1:
-        weights = _cut(weights, wanted, held, backbone.space, path)
+    if note is not None and note.space.size() > 1 and backbone.space.size() == 1:
+        weights = _cut(weights, wanted, note, backbone, path)
     check_fit(weights, wanted, path, f'the backbone, {_called(backbone.space)}')
     backbone.load_state_dict(weights)
     new = f'; new, as the file has no such output: {", ".join(fresh)}' if fresh else ''
@@ -121,7 +121,7 @@ def _check_same(note: Note, backbone: ElasticBackbone, path: str | os.PathLike) 
         raise CheckpointError(f'{path} holds {_called(held)}, but the backbone is {_called(own)}{where}')
     settings = Note.from_json(backbone.note()).settings  # as JSON has them
     for name, value in note.settings.items():
-        if settings.get(name) != value:
+        if settings.get(name) != value and not (part and name in backbone.supernet_settings):
             raise CheckpointError(
                 f'{path} holds weights for {name}={value!r}, but the backbone has {settings.get(name)!r}'
             )
@@ -144,22 +144,30 @@ def _called(space: SearchSpace) -> str:
 def _cut(
     weights: Mapping[str, Tensor],
     wanted: Mapping[str, Tensor],
-    held: SearchSpace,
-    own: SearchSpace,
+    note: Note,
+    backbone: ElasticBackbone,
     path: str | os.PathLike,
 ) -> dict[str, Tensor]:
+    """A fixed network's part of a supernet's weights, as that supernet shares them."""
+    with torch.device('meta'):
+        supernet = type(backbone)(space=note.space, **{**backbone.settings, **note.settings})  # type: ignore[call-arg, misc]
     try:
-        return cut_to_shape(weights, wanted)
+        return cut_to_shape(weights, wanted, supernet.channel_axes())
     except ArchError as err:
-        raise CheckpointError(f'{path} holds {_called(held)}, which {_called(own)} is no part of: {err}') from None
+        raise CheckpointError(
+            f'{path} holds {_called(note.space)}, which {_called(backbone.space)} is no part of: {err}'
+        ) from None
 
 
-def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def cut_to_shape(
+    source: Mapping[str, Tensor], target: Mapping[str, Tensor], axes: Axes | None = None
+) -> dict[str, Tensor]:
     """Cut tensors, by name, to the part that a smaller network holds; see :func:`cut`.
 
     Args:
         source: State dict of the larger network.
         target: State dict of the smaller one; only its shapes are read.
+        axes: Whose channels the axes of the larger one's tensors are. Defaults to None: the first ones are taken.
 
     Raises:
         ArchError: A tensor is missing or smaller than asked.
@@ -171,5 +179,5 @@ def cut_to_shape(source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> 
         tensor = source[name]
         if tensor.ndim != wanted.ndim or any(have < want for have, want in zip(tensor.shape, wanted.shape)):
             raise ArchError(f'{name} has shape {tuple(tensor.shape)}, too small for {tuple(wanted.shape)}')
-        parts[name] = cut(tensor, wanted.shape).clone()
+        parts[name] = cut(tensor, wanted.shape, (axes or {}).get(name, ())).clone()
     return parts

@@ -5,203 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import zoo
 from ..costs import Cost, as_size
 from ..costs.reading import check_out_indices, stage_maps
 from ..costs.s3 import HEAD_DIM, S3Block, S3Stage, read_s3, s3_cost
-from ..elastic import (
-    DropPath,
-    ElasticConv2d,
-    ElasticLayerNorm,
-    ElasticLinear,
-    RelativeBias,
-    Reorder,
-    SwitchableScale,
-    Windows,
-    WindowTables,
-    attend,
-    order_heads,
-    order_hidden,
-    pad_channels,
-)
+from ..elastic import Channels, ElasticLayerNorm, RelativeBias, SwitchableScale, WindowTables, pad_channels
 from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
 from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, check_stages, options_of
 from .mixed import Sharing
+from .s3_layers import Block, PatchEmbedding, PatchMerging, Stage
 
 BIASES = ('shared', 'per-window')
 """What ``bias`` of an S3 may be."""
-
-
-class WindowAttention(nn.Module):
-    """Multi-head self-attention inside windows, with a bias for relative positions.
-
-    Rows of ``qkv`` keep q, k and v of a head together, heads one after another, so that any number of heads is a
-    prefix; so are the offsets of a smaller window in the bias table.
-
-    Args:
-        width: Largest width of the tokens.
-        num_heads: Largest number of heads.
-        sizes: Window sizes that there are.
-        shifted: Whether windows are shifted by half their size where the map is larger than they are.
-        shared: One bias table for all window sizes, or one each.
-        drop: Dropout of the attention weights.
-    """
-
-    def __init__(
-        self, width: int, num_heads: int, sizes: Sequence[int], shifted: bool, shared: bool, drop: float
-    ) -> None:
-        super().__init__()
-        self.shifted, self.drop = shifted, drop
-        self.size = max(sizes)
-        """The active window size."""
-        self.groups: list[tuple[int, Tensor]] = []
-        """Window sizes and the samples that have them, where samples differ."""
-        self.qkv = ElasticLinear(width, 3 * HEAD_DIM * num_heads)
-        self.bias = RelativeBias(sizes, num_heads, shared)
-        self.proj = ElasticLinear(HEAD_DIM * num_heads, width)
-
-    def forward(self, x: Tensor, common: WindowTables) -> Tensor:
-        """(B, H, W, E) → (B, H, W, E)."""
-        if not self.groups:
-            return self.proj(self._attend(x, self.size, common))
-        parts = [self._attend(x[rows], size, common) for size, rows in self.groups]
-        order = torch.cat([rows for _, rows in self.groups]).argsort()
-        return self.proj(torch.cat(parts)[order])
-
-    def share(self, sizes: Sequence[int], sharing: Sharing) -> None:
-        """Set the window sizes that the architectures of a masked pass have; ``set_choice`` undoes it."""
-        rows: dict[int, list[int]] = {}
-        for row, owner in enumerate(sharing.owners):
-            rows.setdefault(sizes[owner], []).append(row)
-        self.size = max(rows)
-        self.groups = [(size, torch.tensor(own, device=sharing.device)) for size, own in rows.items() if len(rows) > 1]
-
-    def _attend(self, x: Tensor, size: int, common: WindowTables) -> Tensor:
-        """(B, H, W, E) → what the heads gather, (B, H, W, heads · 32)."""
-        windows = Windows.of(x.shape[1], x.shape[2], size, self.shifted)
-        qkv = self.qkv(windows.enter(x))
-        heads = qkv.shape[-1] // (3 * HEAD_DIM)
-        qkv = windows.split(qkv.unflatten(-1, (heads, 3, HEAD_DIM)))  # (3, B, windows, heads, tokens, 32)
-        bias = self.bias(size, windows, heads, common)
-        mask = common.mask(windows, bias.dtype)
-        # Axes are folded so that the bias broadcasts: (B · windows, heads, …), or (B, windows · heads, …) where it
-        # differs from window to window; it never grows with the batch.
-        bias = bias if mask is None else (bias + mask).flatten(0, 1)
-        q, k, v = (qkv.flatten(1, 2) if mask is None else qkv.flatten(2, 3)).unbind(0)
-        out = attend(q, k, v, self.drop if self.training else 0.0, HEAD_DIM**-0.5, bias)
-        return windows.join(out.view(qkv.shape[1:]))
-
-
-class Block(nn.Module):
-    """A pre-norm transformer block: attention in windows and MLP, each with a residual.
-
-    Args:
-        width: Largest width of the tokens.
-        hidden: Largest hidden width of the MLP.
-        drop_path: Chance that a sample skips a branch.
-        widths: Widths with scaling vectors of their own; None for no scaling.
-        **attention: Arguments of :class:`WindowAttention`.
-    """
-
-    def __init__(
-        self, width: int, hidden: int, drop_path: float, widths: Sequence[int] | None, **attention: Any
-    ) -> None:
-        super().__init__()
-        self.norm1 = ElasticLayerNorm(width)
-        self.attn = WindowAttention(width, **attention)
-        self.norm2 = ElasticLayerNorm(width)
-        self.fc1 = ElasticLinear(width, hidden)
-        self.fc2 = ElasticLinear(hidden, width)
-        self.scale_attn, self.scale_mlp = SwitchableScale.pair(widths)
-        self.drop_path = DropPath(drop_path)
-
-    def set_choice(self, embed_dim: int, choice: S3Block, side: int) -> None:
-        """Activate a width and the choices of the block; ``side`` is that of the map that windows are clamped to."""
-        self.attn.qkv.width = 3 * HEAD_DIM * choice.num_heads
-        self.attn.size, self.attn.groups = min(choice.window_size, side), []
-        self.attn.proj.width = self.fc2.width = embed_dim
-        self.fc1.width = int(embed_dim * choice.mlp_ratio)
-
-    def input_widths(self, embed_dim: int, choice: S3Block) -> dict[nn.Module, int]:
-        """Channels that layers get; see :meth:`ElasticBackbone.input_widths`."""
-        inner, hidden = choice.num_heads * HEAD_DIM, int(embed_dim * choice.mlp_ratio)
-        return {self.norm1: embed_dim, self.attn.proj: inner, self.norm2: embed_dim, self.fc2: hidden}
-
-    def importance_orders(self) -> list[Reorder]:
-        """New orders of heads and hidden units; see :meth:`ElasticBackbone.importance_orders`."""
-        heads = order_heads(self.attn.qkv, self.attn.proj, HEAD_DIM, self.attn.bias.tables.values())
-        return heads + order_hidden(self.fc1, self.fc2)
-
-    def forward(self, x: Tensor, common: WindowTables) -> Tensor:
-        """(B, H, W, E) → (B, H, W, E)."""
-        x = x + self.drop_path(self.scale_attn(self.attn(self.norm1(x), common)))
-        return x + self.drop_path(self.scale_mlp(self.fc2(F.gelu(self.fc1(self.norm2(x))))))
-
-
-class PatchEmbedding(nn.Module):
-    """Patches to tokens: a convolution without overlap, and a norm.
-
-    Args:
-        width: Largest width of the tokens.
-        patch_size: Side of a patch.
-    """
-
-    def __init__(self, width: int, patch_size: int) -> None:
-        super().__init__()
-        self.proj = ElasticConv2d(3, width, patch_size, patch_size)
-        self.norm = ElasticLayerNorm(width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W), padded to whole patches → (B, H', W', E)."""
-        right, bottom = (-side % self.proj.stride[0] for side in (x.shape[3], x.shape[2]))
-        if right or bottom:
-            x = F.pad(x, (0, right, 0, bottom))
-        return self.norm(self.proj(x).permute(0, 2, 3, 1))
-
-
-class PatchMerging(nn.Module):
-    """Each 2 × 2 cell to one token: a norm over its four tokens together, and a linear layer.
-
-    The four values of a channel stand together (row by row), so that the first channels of all four tokens are the
-    first inputs. The published layout has four groups of all channels, column by column.
-
-    Args:
-        width: Largest width of the tokens.
-        out: Largest width of the next stage.
-    """
-
-    def __init__(self, width: int, out: int) -> None:
-        super().__init__()
-        self.norm = ElasticLayerNorm(4 * width)
-        self.reduction = ElasticLinear(4 * width, out, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, H, W, E), padded to even sides → (B, H / 2, W / 2, out)."""
-        if x.shape[1] % 2 or x.shape[2] % 2:
-            x = F.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
-        cells = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2)).permute(0, 1, 3, 2, 4, 5).flatten(3, 4)
-        # Two copies, tokens to cells and cells to channels, take less than half as long as one that does both.
-        return self.reduction(self.norm(cells.transpose(3, 4).flatten(3)))
-
-
-class Stage(nn.Module):
-    """The blocks of one width, and the merging that leads to it.
-
-    Args:
-        merging: What comes before the blocks; the first stage has none.
-        blocks: The blocks.
-    """
-
-    def __init__(self, merging: PatchMerging | None, blocks: Sequence[Block]) -> None:
-        super().__init__()
-        self.merging = merging
-        self.blocks = nn.ModuleList(blocks)
 
 
 @MODELS.register_module()
@@ -224,6 +43,8 @@ class S3(ElasticBackbone):
             from the last. Stages behind the last of them do not run. Defaults to (-1,).
         scaling: Whether branches are scaled by vectors that architectures of other widths do not share (NASViT,
             Sec. 3). Defaults to False.
+        sharing: Which channels, heads and hidden units narrower architectures use: ``'ordinal'``, the first ones;
+            ``'bilateral'``, from both ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'ordinal'``.
         attn_drop_rate: Dropout of attention weights. Defaults to 0.
         drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
         init_cfg: As everywhere in mm. Defaults to None.
@@ -245,6 +66,7 @@ class S3(ElasticBackbone):
         bias: str = 'shared',
         out_indices: tuple[int, ...] = (-1,),
         scaling: bool = False,
+        sharing: str = 'ordinal',
         attn_drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
         init_cfg: dict | None = None,
@@ -255,6 +77,7 @@ class S3(ElasticBackbone):
             bias=bias,
             out_indices=tuple(out_indices) if isinstance(out_indices, (list, tuple)) else out_indices,
             scaling=scaling,
+            sharing=sharing,
             attn_drop_rate=attn_drop_rate,
             drop_path_rate=drop_path_rate,
         )
@@ -269,6 +92,7 @@ class S3(ElasticBackbone):
         self.stages = nn.ModuleList(self._build_stage(s, largest) for s in range(len(largest)))
         for s in set(self._wanted):
             self.add_module(f'norm{s}', ElasticLayerNorm(self.embed_dims[s]))
+        self.shared = tuple(self._share_channels(s) for s in range(len(largest)))
         self._init_parameters()
         self.set_arch(self.space.largest())
 
@@ -291,6 +115,29 @@ class S3(ElasticBackbone):
             for b, block in enumerate(largest[s].blocks)
         ]
         return Stage(PatchMerging(self.embed_dims[s - 1], width) if s else None, blocks)
+
+    def _share_channels(self, s: int) -> Channels | None:
+        """Let the layers of a stage share channels by the pattern; return whose channels its tokens have."""
+        widths = options_of(self.space, s, 'embed_dim')
+        embed, stage = self.pattern.channels(self.embed_dims[s], widths), self._stages[s]
+        if stage.merging is None:
+            self.patch_embed.proj.outputs = self.patch_embed.norm.inputs = embed
+        else:
+            stage.merging.reduction.outputs = embed
+        if s + 1 < len(self.stages) and embed is not None:
+            following = self._stages[s + 1].merging
+            following.norm.inputs = following.reduction.inputs = embed.times(4)  # type: ignore[union-attr]
+        if s in self._wanted:
+            self.get_submodule(f'norm{s}').inputs = embed  # type: ignore[assignment]
+        for choices, block in zip(self.space.stages[s].blocks, stage.blocks):
+            options = dict(choices.options)  # type: ignore[union-attr]
+            hidden = [int(width * ratio) for width in widths for ratio in options['mlp_ratio']]
+            block.share_channels(  # type: ignore[operator]
+                embed,
+                self.pattern.channels(max(options['num_heads']), options['num_heads']),
+                self.pattern.channels(max(hidden), hidden),
+            )
+        return embed
 
     def _table_sizes(self, stage: int, block: int) -> list[int]:
         """Window sizes of a block that need a table."""
@@ -353,9 +200,11 @@ class S3(ElasticBackbone):
         return widths
 
     def why_not_masked(self) -> str:
-        """Scaling vectors, of which each width has its own."""
-        scaled = self.settings['scaling']
-        return 'S3 cannot share a masked pass among architectures with scaling=True' if scaled else ''
+        """Scaling vectors, of which each width has its own, and channels that are not the first ones."""
+        for name, value in dict(scaling=False, sharing='ordinal').items():
+            if self.settings[name] != value:
+                return f'S3 cannot share a masked pass among architectures with {name}={self.settings[name]!r}'
+        return ''
 
     def share(self, sharing: Sharing) -> None:
         """Set the windows of each sample."""
@@ -374,6 +223,10 @@ class S3(ElasticBackbone):
         """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
         widths = self.embed_dims if arch is None else [stage.embed_dim for stage in read_s3(arch)]
         return tuple(widths[s] for s in self._wanted)
+
+    def out_shared(self) -> tuple[Channels | None, ...]:
+        """Those of the stages."""
+        return tuple(self.shared[s] for s in self._wanted)
 
     def out_strides(self) -> tuple[int, ...]:
         """The patch size, twice as much with every stage."""
@@ -396,7 +249,7 @@ class S3(ElasticBackbone):
                 x = self.pass_block(block, s, b, x, common)
             if s in self._wanted:
                 features = self.get_submodule(f'norm{s}')(x).permute(0, 3, 1, 2)
-                outs[s] = pad_channels(features, self.embed_dims[s], 1).contiguous()
+                outs[s] = pad_channels(features, self.embed_dims[s], 1, self.shared[s]).contiguous()
         return tuple(outs[s] for s in self._wanted)
 
     @classmethod

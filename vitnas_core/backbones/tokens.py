@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..elastic import pad_channels
+from ..elastic import Channels, pad_channels
 
 OUT_TYPES = ('featmap', 'avg_featmap', 'cls_token', 'raw')
 """What ``out_type`` may be."""
@@ -20,7 +20,9 @@ def as_tokens(maps: Tensor) -> Tensor:
     return maps.flatten(2).transpose(1, 2)
 
 
-def format_tokens(tokens: Tensor, size: tuple[int, int], channels: int, out_type: str) -> Tensor:
+def format_tokens(
+    tokens: Tensor, size: tuple[int, int], channels: int, out_type: str, shared: Channels | None = None
+) -> Tensor:
     """Tokens (B, 1 + h·w, C), the class token first, as an output of the full width.
 
     Args:
@@ -29,11 +31,12 @@ def format_tokens(tokens: Tensor, size: tuple[int, int], channels: int, out_type
         channels: The full width.
         out_type: ``'featmap'`` (B, C, h, w), contiguous; ``'avg_featmap'`` (B, C), the mean over patches;
             ``'cls_token'`` (B, C); or ``'raw'`` (B, 1 + h·w, C).
+        shared: Whose the active channels are. Defaults to None: the first ones are active.
     """
     if out_type == 'raw':
-        return pad_channels(tokens, channels, -1)
+        return pad_channels(tokens, channels, -1, shared)
     if out_type == 'cls_token':
-        return pad_channels(tokens[:, 0], channels, -1)
+        return pad_channels(tokens[:, 0], channels, -1, shared)
     if out_type == 'avg_featmap':
-        return pad_channels(tokens[:, 1:].mean(1), channels, -1)
-    return pad_channels(as_map(tokens[:, 1:], size), channels, 1).contiguous()
+        return pad_channels(tokens[:, 1:].mean(1), channels, -1, shared)
+    return pad_channels(as_map(tokens[:, 1:], size), channels, 1, shared).contiguous()

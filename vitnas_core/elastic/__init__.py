@@ -17,10 +17,13 @@ from .pooling import GradientPool
 from .positions import resize_positions
 from .relative import RelativePositions2D, TokenGrid
 from .scaling import SwitchableScale
+from .sharing import Axes, Channels, Pattern, cyclic_starts, influence_gap, share_block, shares, take, take_last
 from .slicing import centre, cut, pad_channels, prefix
 from .windows import RelativeBias, Windows, WindowTables, resize_table, zigzag
 
 __all__ = [
+    'Axes',
+    'Channels',
     'DropPath',
     'ElasticBatchNorm2d',
     'ElasticConv2d',
@@ -30,6 +33,7 @@ __all__ = [
     'ElasticLinear',
     'GradientPool',
     'MBConv',
+    'Pattern',
     'RelativeBias',
     'RelativePositions2D',
     'Reorder',
@@ -40,6 +44,8 @@ __all__ = [
     'attend',
     'centre',
     'cut',
+    'cyclic_starts',
+    'influence_gap',
     'keep',
     'masked_layer_norm',
     'order_heads',
@@ -48,5 +54,9 @@ __all__ = [
     'prefix',
     'resize_positions',
     'resize_table',
+    'share_block',
+    'shares',
+    'take',
+    'take_last',
     'zigzag',
 ]

@@ -5,6 +5,8 @@ itself is used, so a fixed network shows no trace of elasticity in its profile.
 
 Where the samples of a batch have different widths, layers run at full width, and a ``mask`` says which input channels
 each sample has. Linear layers and norms have one: what other layers make of channels that a sample lacks, none reads.
+
+A width uses the first channels, unless ``inputs`` or ``outputs`` say otherwise (:mod:`~vitnas_core.elastic.sharing`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 from .masks import keep, masked_layer_norm
 from .pooling import GradientPool
+from .sharing import Axes, Channels, take
 from .slicing import centre, prefix
 
 
@@ -34,16 +37,29 @@ class ElasticLinear(nn.Linear):
         """Which input channels each sample has, (B, in)."""
         self.pool: GradientPool | None = None
         """Where the slices of one pass gather their gradients."""
+        self.inputs: Channels | None = None
+        """Whose channels arrive."""
+        self.outputs: Channels | None = None
+        """Whose channels it puts out."""
+
+    def axes(self) -> Axes:
+        """Whose channels the axes of each weight are."""
+        return {'weight': (self.outputs, self.inputs), 'bias': (self.outputs,)}
 
     def cut(self, in_features: int) -> Tensor:
         """The part of the weight that an input of so many features meets."""
-        sizes = self.width, in_features
-        return prefix(self.weight, *sizes) if self.pool is None else self.pool.cut(*sizes)
+        if self.pool is not None:
+            return self.pool.cut(self.width, in_features)
+        return take(self.weight, (self.width, self.outputs), (in_features, self.inputs))
+
+    def cut_bias(self) -> Tensor | None:
+        """The part of the bias that the active width has."""
+        return None if self.bias is None else take(self.bias, (self.width, self.outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to (…, in) and return (…, width)."""
         x = keep(x, self.mask)
-        return F.linear(x, self.cut(x.shape[-1]), None if self.bias is None else prefix(self.bias, self.width))
+        return F.linear(x, self.cut(x.shape[-1]), self.cut_bias())
 
 
 class ElasticConv2d(nn.Conv2d):
@@ -72,12 +88,22 @@ class ElasticConv2d(nn.Conv2d):
         """The active number of filters."""
         self.pool: GradientPool | None = None
         """Where the slices of one pass gather their gradients."""
+        self.inputs: Channels | None = None
+        """Whose channels arrive."""
+        self.outputs: Channels | None = None
+        """Whose channels it puts out."""
+
+    def axes(self) -> Axes:
+        """Whose channels the axes of each weight are."""
+        return {'weight': (self.outputs, self.inputs), 'bias': (self.outputs,)}
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to (B, in, H, W) and return (B, width, H', W')."""
-        sizes = self.width, x.shape[1]
-        weight = prefix(self.weight, *sizes) if self.pool is None else self.pool.cut(*sizes)
-        return self._conv_forward(x, weight, None if self.bias is None else prefix(self.bias, self.width))
+        if self.pool is None:
+            weight = take(self.weight, (self.width, self.outputs), (x.shape[1], self.inputs))
+        else:
+            weight = self.pool.cut(self.width, x.shape[1])
+        return self._conv_forward(x, weight, None if self.bias is None else take(self.bias, (self.width, self.outputs)))
 
 
 class ElasticDepthwiseConv2d(nn.Conv2d):
@@ -94,12 +120,18 @@ class ElasticDepthwiseConv2d(nn.Conv2d):
         super().__init__(channels, channels, kernel_size, stride, kernel_size // 2, groups=channels, bias=bias)
         self.side = kernel_size
         """The active side of the filters."""
+        self.inputs: Channels | None = None
+        """Whose channels arrive."""
+
+    def axes(self) -> Axes:
+        """Whose channels the axes of each weight are."""
+        return {'weight': (self.inputs,), 'bias': (self.inputs,)}
 
     def forward(self, x: Tensor) -> Tensor:
         """Filter each channel of (B, width, H, W) by itself."""
         width = x.shape[1]
-        bias = None if self.bias is None else prefix(self.bias, width)
-        weight = centre(prefix(self.weight, width), self.side)
+        bias = None if self.bias is None else take(self.bias, (width, self.inputs))
+        weight = centre(take(self.weight, (width, self.inputs)), self.side)
         return F.conv2d(x, weight, bias, self.stride, self.side // 2, groups=width)
 
 
@@ -135,13 +167,20 @@ class ElasticLayerNorm(nn.LayerNorm):
         super().__init__(channels, eps)
         self.mask: Tensor | None = None
         """Which channels each sample has, (B, channels)."""
+        self.inputs: Channels | None = None
+        """Whose channels arrive."""
+
+    def axes(self) -> Axes:
+        """Whose channels the axes of each weight are."""
+        return {'weight': (self.inputs,), 'bias': (self.inputs,)}
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (…, width) over its last axis."""
         if self.mask is not None:
             return masked_layer_norm(x, self.mask, self.weight, self.bias, self.eps)
         width = x.shape[-1]
-        return F.layer_norm(x, (width,), prefix(self.weight, width), prefix(self.bias, width), self.eps)
+        weight, bias = (take(tensor, (width, self.inputs)) for tensor in (self.weight, self.bias))
+        return F.layer_norm(x, (width,), weight, bias, self.eps)
 
 
 class ElasticImageNorm(nn.LayerNorm):

@@ -1,4 +1,4 @@
-"""Active channels are the first ones: views of weights, and zeros behind features."""
+"""Active channels are the first ones, or those of a pattern: views of weights, and zeros behind features."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from .sharing import Channels, take
 
 
 def prefix(tensor: Tensor, *sizes: int) -> Tensor:
@@ -22,23 +24,38 @@ def centre(kernels: Tensor, side: int) -> Tensor:
     return kernels[..., margin : margin + side, margin : margin + side] if margin else kernels
 
 
-def cut(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """The part of a tensor that a network of smaller sizes holds, as a view.
+def cut(tensor: Tensor, shape: Sequence[int], axes: Sequence[Channels | None] = ()) -> Tensor:
+    """The part of a tensor that a network of smaller sizes holds, as a view where one serves.
 
     The first entries of every axis; but of a square kernel, (out, in, k, k), whose sides are cut by an even number, the
     centre.
+
+    Args:
+        tensor: The tensor.
+        shape: The smaller sizes.
+        axes: Whose channels the leading axes are. Defaults to (): the first ones are taken.
     """
+    tensor = take(tensor, *((size, channels) for size, channels in zip(shape, axes)))
     sizes = tuple(tensor.shape)
     if len(sizes) == 4 and sizes[2] == sizes[3] and shape[2] == shape[3] and (sizes[3] - shape[3]) % 2 == 0:
         return centre(prefix(tensor, *shape[:2]), shape[3])
     return prefix(tensor, *shape)
 
 
-def pad_channels(features: Tensor, channels: int, axis: int) -> Tensor:
-    """Zeros behind the active channels up to ``channels``, so that necks and heads of full width take the features."""
+def pad_channels(features: Tensor, channels: int, axis: int, shared: Channels | None = None) -> Tensor:
+    """Zeros in place of inactive channels, up to ``channels``, so that necks and heads of full width take the features.
+
+    Args:
+        features: The active channels.
+        channels: How many there are in all.
+        axis: Which axis they lie on.
+        shared: Whose they are. Defaults to None: the first ones are active.
+    """
     missing = channels - features.shape[axis]
     if missing == 0:
         return features
+    if shared is not None:
+        return shared.put(features, axis)
     shape = list(features.shape)
     shape[axis] = missing
     return torch.cat([features, features.new_zeros(shape)], dim=axis)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
-from .slicing import prefix
+from .sharing import Axes, Channels, take
 
 _MASKED = -100.0
 """Added to the score of a query and a key that do not belong together, as Swin and the published S3 do."""
@@ -155,10 +155,16 @@ class RelativeBias(nn.Module):
     def __init__(self, sizes: Sequence[int], num_heads: int, shared: bool = True) -> None:
         super().__init__()
         self.shared = shared
+        self.heads: Channels | None = None
+        """Whose heads there are."""
         sides = {self._name(size): 2 * size - 1 for size in sorted(sizes)}
         self.tables = nn.ParameterDict(
             {name: nn.Parameter(torch.zeros(num_heads, side, side)) for name, side in sides.items()}
         )
+
+    def axes(self) -> Axes:
+        """Whose channels the axes of each weight are."""
+        return {f'tables.{name}': (self.heads,) for name in self.tables}
 
     def _name(self, size: int) -> str:
         return 'shared' if self.shared else str(size)
@@ -175,7 +181,7 @@ class RelativeBias(nn.Module):
     def forward(self, size: int, windows: Windows, num_heads: int, common: WindowTables) -> Tensor:
         """The bias (heads, tokens, tokens) of a window that is asked for, where it may be clamped to a smaller one."""
         side = 2 * windows.size - 1
-        table = prefix(self.tables[self._name(size)], num_heads, side, side).flatten(1)
+        table = take(self.tables[self._name(size)], (num_heads, self.heads), (side, None), (side, None)).flatten(1)
         return table.index_select(1, common.entries(*(windows.size,) * 3)).unflatten(1, (windows.size**2, -1))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:

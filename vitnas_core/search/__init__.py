@@ -6,6 +6,7 @@ from .evolution import EvolutionSearchLoop
 from .halving import SuccessiveHalvingLoop
 from .journal import Journal, read_candidates
 from .loops import Proposal, SearchLoop
+from .nsga2 import NSGA2SearchLoop
 from .pareto import pareto_front
 from .predictor import ForestPredictor, PredictorValidation
 from .predictor_loop import PredictorSearchLoop
@@ -21,6 +22,7 @@ __all__ = [
     'EvolutionSearchLoop',
     'ForestPredictor',
     'Journal',
+    'NSGA2SearchLoop',
     'PredictorSearchLoop',
     'PredictorValidation',
     'Proposal',

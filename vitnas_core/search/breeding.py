@@ -9,8 +9,8 @@ import numpy as np
 from ..spaces import Arch
 from .feasible import FeasibleSpace
 
-_ATTEMPTS = 10
-"""Attempts for each wanted mutation and crossover, as published for AutoFormer."""
+ATTEMPTS = 10
+"""Attempts for each child that is wanted, as published for AutoFormer."""
 
 
 def breed(
@@ -55,7 +55,7 @@ def breed(
 
     def make(wanted: int, child: Callable[[], tuple[Arch, tuple[int, ...]]]) -> None:
         full = min(len(made) + wanted, most)
-        for _ in range(_ATTEMPTS * wanted):
+        for _ in range(ATTEMPTS * wanted):
             if len(made) >= full:
                 break
             arch, numbers = child()

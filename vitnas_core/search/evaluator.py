@@ -49,7 +49,7 @@ class SubnetEvaluator:
         evaluator: mmengine's evaluator with the metrics.
         metric: Which value counts, e.g. ``'accuracy/top1'``; greater is better. Defaults to None: the
             first that the metrics return.
-        racing: When to drop a candidate early. Defaults to None: never.
+        racing: When to drop a candidate early; not for a bilateral pattern. Defaults to None: never.
         keep_gb: Decoded batches are kept up to this size; those beyond are decoded for every candidate.
         recalibrate: On how many of the batches the statistics of batch norms are taken for each architecture before it
             is scored; without them those of the supernet's training count, which are of all. Defaults to 0: none.
@@ -79,11 +79,15 @@ class SubnetEvaluator:
         check_images(evaluator, f'candidates are compared on {self.num_samples} images', self.num_samples)
         self.step = make_step(model, evaluator)
         if racing is not None:
+            if len(self.backbone.pattern.sides) > 1:
+                raise VitnasError(
+                    "`racing` cannot drop candidates of sharing='bilateral', whose score is a mean of two"
+                )
             self._span = _span_of_mean(evaluator)
 
     @torch.no_grad()
     def evaluate(self, arch: Arch, share: float = 1.0, floor: float | None = None) -> Score:
-        """Score an architecture.
+        """Score an architecture; with a bilateral pattern, by the mean over both sides (BCNet).
 
         Args:
             arch: Which one.
@@ -92,8 +96,13 @@ class SubnetEvaluator:
         """
         self.activate(arch)
         wanted = max(1, math.ceil(share * self.num_batches - 1e-9))
+        scores = [self._score(wanted, floor if share == 1.0 else None) for _ in self.backbone.each_side()]
+        return Score(sum(score.value for score in scores) / len(scores), all(score.complete for score in scores))
+
+    def _score(self, wanted: int, floor: float | None) -> Score:
+        """Score what is active on the first batches."""
         self.step.start()
-        race = _Race(self, floor) if self.racing is not None and floor is not None and share == 1.0 else None
+        race = _Race(self, floor) if self.racing is not None and floor is not None else None
         for batch in self._batches(wanted):
             self.step.run(batch)
             if race is not None and race.is_lost():

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import VitnasError
 from ..registry import LOOPS
 from ..spaces import Arch
+from .arguments import check_counts
 from .breeding import breed
 from .candidate import Candidate, ranked
 from .loops import Proposal, SearchLoop
@@ -59,16 +59,14 @@ class EvolutionSearchLoop(SearchLoop):
         **kwargs: Any,
     ) -> None:
         self.initial = population if initial is None else initial
-        for name, value, least in (
+        check_counts(
             ('population', population, 1),
             ('initial', self.initial, 1),
             ('parents', parents, 1),
             ('generations', generations, 1),
             ('mutations', mutations, 0),
             ('crossovers', crossovers, 0),
-        ):
-            if type(value) is not int or value < least:
-                raise VitnasError(f'`{name}` of the search should be a whole number of at least {least}, got {value!r}')
+        )
         self.population, self.parents, self._generations = population, parents, generations
         self.mutations, self.crossovers = mutations, crossovers
         self.mutation_prob = AUTOFORMER_PROB if mutation_prob is None else mutation_prob
@@ -107,13 +105,9 @@ class EvolutionSearchLoop(SearchLoop):
         """Mutations, crossovers, then random architectures up to the population."""
         size = self.population if generation else self.initial
         seen = {candidate.arch for candidate in history}
-        made = {proposal.arch: proposal for proposal in self._children(size, history, seen, rng)}
-        while len(made) < size:
-            arch = self.feasible.draw(rng, seen | made.keys())
-            if arch is None:
-                break
-            made[arch] = Proposal(arch)
-        return list(made.values())
+        made = self._children(size, history, seen, rng)
+        drawn = self.feasible.draw_several(size - len(made), rng, seen | {child.arch for child in made})
+        return made + [Proposal(arch) for arch in drawn]
 
     def _children(
         self, size: int, history: Sequence[Candidate], seen: set[Arch], rng: np.random.Generator

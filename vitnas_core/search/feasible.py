@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from functools import cached_property
 
 import numpy as np
@@ -51,6 +51,15 @@ class FeasibleSpace:
             left = [arch for arch in self._all if arch not in seen]
             found = left[rng.integers(len(left))] if left else None
         return found
+
+    def draw_several(self, count: int, rng: np.random.Generator, seen: Iterable[Arch] = ()) -> list[Arch]:
+        """Random architectures within the limits, all different and not in ``seen``; fewer where no more are found."""
+        taken = set(seen)
+        drawn: list[Arch] = []
+        while len(drawn) < count and (arch := self.draw(rng, taken)) is not None:
+            taken.add(arch)
+            drawn.append(arch)
+        return drawn
 
     def _walk(self, rng: np.random.Generator, seen: Container[Arch]) -> Arch | None:
         chance = min(1.0, 2.0 / len(self.space.dimensions))

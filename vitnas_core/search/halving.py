@@ -70,12 +70,4 @@ class SuccessiveHalvingLoop(SearchLoop):
             before = [candidate for candidate in history if candidate.generation == generation - 1]
             before.sort(key=lambda c: (-c.score, c.cost['macs'], c.id))
             return [Proposal(c.arch, (c.id,), share) for c in before[: self._size(generation)]]
-        drawn: list[Proposal] = []
-        seen: set = set()
-        while len(drawn) < self.num_candidates:
-            arch = self.feasible.draw(rng, seen)
-            if arch is None:
-                break
-            seen.add(arch)
-            drawn.append(Proposal(arch, share=share))
-        return drawn
+        return [Proposal(arch, share=share) for arch in self.feasible.draw_several(self.num_candidates, rng)]

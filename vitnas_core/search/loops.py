@@ -329,7 +329,7 @@ class SearchLoop(BaseLoop):
             if (candidate.arch, candidate.share) != (numbered[number].arch, numbered[number].share):
                 raise VitnasError(
                     f'candidate {number} of {journal.path} is not what this search proposes as number {number}: the '
-                    f'journal was written by another version of vitnas, numpy or scikit-learn; give another '
+                    f'journal was written by another version of vitnas, numpy, scikit-learn or pymoo; give another '
                     f'--work-dir'
                 )
         mine, floor = (

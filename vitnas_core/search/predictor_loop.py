@@ -14,13 +14,12 @@ from ..errors import VitnasError
 from ..fileio import atomic_write
 from ..registry import LOOPS
 from ..spaces import Arch
+from .arguments import check_cost, check_counts, check_measured
 from .breeding import breed
 from .candidate import Candidate, ranked
 from .loops import Proposal, SearchLoop
 from .pareto import best_layers, non_dominated, spread
 from .predictor import LEAST, ForestPredictor, PredictorValidation, check_trees
-
-_COSTS = ('macs', 'params', 'latency')
 
 
 @LOOPS.register_module()
@@ -65,19 +64,16 @@ class PredictorSearchLoop(SearchLoop):
         mutation_prob: float | Mapping[str, float] = 0.1,
         **kwargs: Any,
     ) -> None:
-        for name, value, least in (
+        check_counts(
             ('num_samples', num_samples, LEAST),
             ('num_final', num_final, 2),
             ('parents', parents, 1),
             ('mutations', mutations, 0),
             ('crossovers', crossovers, 0),
             ('rounds', rounds, 1),
-        ):
-            if type(value) is not int or value < least:
-                raise VitnasError(f'`{name}` of the search should be a whole number of at least {least}, got {value!r}')
+        )
         check_trees(trees)
-        if cost not in _COSTS:
-            raise VitnasError(f'`cost` should be one of {", ".join(_COSTS)}, but got {cost!r}')
+        check_cost(cost)
         if kwargs.get('racing') is not None:
             raise VitnasError(
                 '`racing` should be left out of vitnas.PredictorSearchLoop, which learns from whole scores'
@@ -93,11 +89,7 @@ class PredictorSearchLoop(SearchLoop):
     def prepare(self) -> None:
         """Refuse chances that are none, and a latency that nothing gives."""
         self.space.mutate(self.space.smallest(), self.mutation_prob, np.random.default_rng(0))
-        if self.front_cost == 'latency' and self.latency_table is None:
-            raise VitnasError(
-                '`cost` is latency, which needs measured latencies: give latency_table, which '
-                'tools/analysis/build_latency_table.py makes, but got none'
-            )
+        check_measured(self.front_cost, self.latency_table)
 
     @property
     def generations(self) -> int:
@@ -123,21 +115,12 @@ class PredictorSearchLoop(SearchLoop):
     def propose(self, generation: int, history: Sequence[Candidate], rng: np.random.Generator) -> list[Proposal]:
         """Random architectures, then the predicted front."""
         if generation == 0:
-            return self._draw(rng)
+            return [Proposal(arch) for arch in self.feasible.draw_several(self.num_samples, rng)]
         self.predictor = ForestPredictor(self.space, self.trees, seed=int(rng.integers(2**32)))
         self.validation = self.predictor.fit(history)
         front = self._evolve(self.predictor, [c.arch for c in history], rng)
         self.runner.logger.info(f'Search: {self.remarks()["prediction"]}; {len(front)} of them are evaluated')
         return [Proposal(arch) for arch in front]
-
-    def _draw(self, rng: np.random.Generator) -> list[Proposal]:
-        drawn: dict[Arch, Proposal] = {}
-        while len(drawn) < self.num_samples:
-            arch = self.feasible.draw(rng, drawn)
-            if arch is None:
-                break
-            drawn[arch] = Proposal(arch)
-        return list(drawn.values())
 
     def _evolve(self, predictor: ForestPredictor, known: Sequence[Arch], rng: np.random.Generator) -> list[Arch]:
         """The predicted front, cheapest first, without what is evaluated already."""

@@ -56,12 +56,6 @@ class RandomSearchLoop(SearchLoop):
 
     def propose(self, generation: int, history: Sequence[Candidate], rng: np.random.Generator) -> list[Proposal]:
         """Random architectures."""
-        seen = {candidate.arch for candidate in history}
-        made: list[Proposal] = []
-        while len(made) < min(_GENERATION, self.num_candidates - generation * _GENERATION):
-            arch = self.feasible.draw(rng, seen)
-            if arch is None:
-                break
-            seen.add(arch)
-            made.append(Proposal(arch))
-        return made
+        size = min(_GENERATION, self.num_candidates - generation * _GENERATION)
+        drawn = self.feasible.draw_several(size, rng, (candidate.arch for candidate in history))
+        return [Proposal(arch) for arch in drawn]

@@ -1,0 +1,79 @@
+"""AutoFormer and S3 with bilateral and cyclic sharing; what generic tests cannot say of a pass over both sides."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.families import FAMILIES, Family
+from vitnas_core.backbones.pretrained import load_pretrained
+from vitnas_core.errors import CheckpointError, VitnasError
+
+shared_families = pytest.mark.parametrize('name', ['autoformer', 'autoformer-conditional', 's3', 's3-per-window'])
+
+
+def bilateral(family: Family, **settings: object) -> torch.nn.Module:
+    model = family.elastic(sharing='bilateral', **settings)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return model
+
+
+@shared_families
+def test_training_sums_both_sides(name: str, rng: np.random.Generator) -> None:
+    family = FAMILIES[name]
+    model = bilateral(family)
+    x = torch.randn(2, 3, family.image, family.image)
+    for arch in (family.space.smallest(), family.space.sample(rng), family.space.largest()):
+        model.set_arch(arch)
+        parts = [model.eval()(x)[-1] for _ in model.each_side()]
+        assert torch.equal(model.eval()(x)[-1], parts[0])
+        torch.testing.assert_close(model.train()(x)[-1], parts[0] + parts[1])
+    assert torch.equal(parts[0], parts[1])  # the widest has one side
+
+
+@shared_families
+def test_each_side_can_be_extracted(name: str, rng: np.random.Generator) -> None:
+    family = FAMILIES[name]
+    model = bilateral(family).eval()
+    x = torch.randn(2, 3, family.image, family.image)
+    for arch in (family.space.smallest(), family.space.sample(rng)):
+        model.set_arch(arch)
+        outs = []
+        for _ in model.each_side():
+            (mask,) = model.out_masks(arch)
+            fixed = model.extract()
+            outs.append(fixed(x)[0])
+            assert torch.equal(model(x)[0][:, mask], outs[-1])
+            assert not model(x)[0][:, ~mask].any()
+        assert not torch.equal(*outs)
+    assert torch.equal(model.extract().eval()(x)[0], outs[0])
+
+
+def test_several_architectures_in_one_pass() -> None:
+    """Each runs on both sides, on its own samples."""
+    family = FAMILIES['s3']
+    model = bilateral(family)
+    archs, x = [family.space.largest(), family.space.smallest()], torch.randn(4, 3, family.image, family.image)
+    expected = []
+    for rows, arch in zip(x.split(2), archs):
+        model.set_arch(arch)
+        expected.append(model(rows)[-1])
+    model.set_archs(archs)
+    torch.testing.assert_close(model(x)[-1], torch.cat(expected))
+    with pytest.raises(VitnasError, match="with sharing='bilateral'; use way='sliced'"):
+        model.set_archs(archs, 'masked')
+
+
+def test_a_supernet_of_another_pattern_is_refused(tmp_path) -> None:
+    family = FAMILIES['autoformer']
+    path = tmp_path / 'supernet.pth'
+    torch.save(family.elastic(sharing='cyclic').state_dict(), path)
+    with pytest.raises(CheckpointError, match="for sharing='cyclic', but the backbone has 'ordinal'"):
+        load_pretrained(family.elastic(), path)
+    # A fixed network needs no word on how the supernet shared its weights: the file knows.
+    supernet = family.elastic(sharing='cyclic')
+    torch.save(supernet.state_dict(), path)
+    fixed = family.cls(arch=family.space.smallest(), **family.settings)  # type: ignore[call-arg, arg-type]
+    load_pretrained(fixed, path)
+    part = supernet.extract(family.space.smallest()).state_dict()
+    assert all(torch.equal(part[name], tensor) for name, tensor in fixed.state_dict().items())

@@ -1,0 +1,281 @@
+"""Weight sharing: which channels of the widest layer a width uses (ViTAS, Sec. 4 and A.11).
+
+*Ordinal*: the first ones. *Bilateral* (BCNet): the first ones and, in a pass of its own, the last ones. *Cyclic*: a run
+on the ring of all channels, so placed that channels are trained equally often (Eq. 12) and with nearly equal influence
+(Eq. 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import VitnasError
+
+PATTERNS = ('ordinal', 'bilateral', 'cyclic')
+"""How architectures of different widths may share channels."""
+
+MOST_GROUPS = 16
+"""Into how many groups the channels of an axis are divided at most."""
+
+
+class Pattern:
+    """How the layers of a backbone share channels.
+
+    Args:
+        name: ``'ordinal'``, ``'bilateral'`` or ``'cyclic'``.
+
+    Raises:
+        VitnasError: It is none of these.
+    """
+
+    def __init__(self, name: str) -> None:
+        if name not in PATTERNS:
+            raise VitnasError(f'`sharing` should be one of {", ".join(PATTERNS)}, but got {name!r}')
+        self.name = name
+        self.side = 'left'
+        """From which end channels are taken, of a bilateral pattern."""
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """From which ends a width takes its channels."""
+        return ('left', 'right') if self.name == 'bilateral' else ('left',)
+
+    def channels(self, most: int, widths: Iterable[int]) -> Channels | None:
+        """The channels of an axis; None where every width takes the first ones.
+
+        Args:
+            most: How many there are.
+            widths: How many architectures use.
+        """
+        offered = sorted({*widths, most})
+        return None if self.name == 'ordinal' or len(offered) == 1 else Channels(self, most, offered)
+
+
+class Channels:
+    """The channels of an axis that layers have in common, such as the width of the tokens.
+
+    Args:
+        pattern: How they are shared.
+        most: How many there are.
+        widths: How many architectures use.
+        entries: How many entries of a weight belong to one, those of one together. Defaults to 1.
+    """
+
+    def __init__(self, pattern: Pattern, most: int, widths: Sequence[int], entries: int = 1) -> None:
+        self.pattern, self.most, self.widths, self.entries = pattern, most, tuple(widths), entries
+
+    def times(self, entries: int) -> Channels:
+        """The same channels on an axis where each has several entries, e.g. the queries, keys and values of a head."""
+        return Channels(self.pattern, self.most, self.widths, entries)
+
+    def start(self, width: int) -> int:
+        """The first channel, on the ring, that a width uses."""
+        if width == self.most:
+            return 0
+        if self.pattern.name == 'cyclic':
+            return ring_start(self.most, self.widths, width)
+        return 0 if self.pattern.side == 'left' else self.most - width
+
+    def parts(self, size: int) -> list[tuple[int, int]]:
+        """(first entry, number of entries) of the runs that ``size`` entries are, in the order of the axis."""
+        start, whole = self.start(size // self.entries) * self.entries, self.most * self.entries
+        beyond = start + size - whole
+        return [(start, size)] if beyond <= 0 else [(0, beyond), (start, size - beyond)]
+
+    def take(self, tensor: Tensor, axis: int, size: int) -> Tensor:
+        """The entries of ``size`` along an axis: a view, or two joined where the run goes on at the beginning."""
+        if size == tensor.shape[axis]:
+            return tensor
+        runs = [tensor.narrow(axis, first, count) for first, count in self.parts(size)]
+        return runs[0] if len(runs) == 1 else torch.cat(runs, axis)
+
+    def mask(self, width: int) -> Tensor:
+        """Which channels a width uses, (most,)."""
+        return self.put(torch.ones(width, dtype=torch.bool), 0)
+
+    def put(self, tensor: Tensor, axis: int) -> Tensor:
+        """The inverse of :meth:`take`, with zeros elsewhere."""
+        size, whole = tensor.shape[axis], self.most * self.entries
+        if size == whole:
+            return tensor
+        shape = list(tensor.shape)
+        shape[axis] = whole
+        out, done = tensor.new_zeros(shape), 0
+        for first, count in self.parts(size):
+            out.narrow(axis, first, count).copy_(tensor.narrow(axis, done, count))
+            done += count
+        return out
+
+
+Axes = dict[str, tuple[Channels | None, ...]]
+"""Whose channels the leading axes of each weight of a module are, by its name; None: a width takes the first ones."""
+
+
+def take(tensor: Tensor, *wanted: tuple[int, Channels | None]) -> Tensor:
+    """The active part of a weight.
+
+    Args:
+        tensor: The weight.
+        *wanted: Of each leading axis, how many entries, and whose; None for the first ones.
+    """
+    for axis, (size, channels) in enumerate(wanted):
+        if size != tensor.shape[axis]:
+            tensor = tensor.narrow(axis, 0, size) if channels is None else channels.take(tensor, axis, size)
+    return tensor
+
+
+def take_last(tensor: Tensor, size: int, channels: Channels | None) -> Tensor:
+    """:func:`take` of the last axis alone, as of tokens (…, C)."""
+    return tensor[..., :size] if channels is None else channels.take(tensor, tensor.ndim - 1, size)
+
+
+def share_block(
+    block: Any, embed: Channels | None, heads: Channels | None, hidden: Channels | None, head_dim: int
+) -> None:
+    """Let the layers of a transformer block share channels.
+
+    Args:
+        block: A block with ``norm1``, ``attn.qkv``, ``attn.proj``, ``norm2``, ``fc1`` and ``fc2``; rows of ``qkv`` keep
+            q, k and v of a head together.
+        embed: Whose channels the tokens have.
+        heads: Whose heads there are.
+        hidden: Whose hidden units there are.
+        head_dim: Size of a head.
+    """
+    block.norm1.inputs = block.norm2.inputs = block.attn.qkv.inputs = block.fc1.inputs = embed
+    block.attn.proj.outputs = block.fc2.outputs = embed
+    block.fc1.outputs = block.fc2.inputs = hidden
+    if heads is not None:
+        block.attn.qkv.outputs, block.attn.proj.inputs = heads.times(3 * head_dim), heads.times(head_dim)
+
+
+@cache
+def ring_start(most: int, widths: tuple[int, ...], width: int) -> int:
+    """The channel at which the cyclic run of a width begins.
+
+    Channels are divided into groups (the paper: ten), the fewest of which every offered width is a whole number, but
+    for rounding; where more than :data:`MOST_GROUPS` would be needed, a width counts as the nearest number of groups.
+
+    Args:
+        most: How many channels there are.
+        widths: How many architectures use, ``most`` among them.
+        width: How many this one uses; another than the offered ones begins where the nearest one does.
+    """
+    groups = _num_groups(most, widths)
+    sizes = tuple(sorted({_in_groups(own, most, groups) for own in widths}))
+    wanted = _in_groups(width, most, groups)
+    starts = dict(zip(sizes, cyclic_starts(groups, sizes)))
+    nearest = min(sizes, key=lambda size: (abs(size - wanted), size))
+    return round(starts[nearest] * most / groups) % most
+
+
+def _num_groups(most: int, widths: tuple[int, ...]) -> int:
+    for groups in range(2, min(MOST_GROUPS, most) + 1):
+        if all(abs(own - _in_groups(own, most, groups) * most / groups) <= 0.5 for own in widths):
+            return groups
+    return min(MOST_GROUPS, most)
+
+
+def _in_groups(width: int, most: int, groups: int) -> int:
+    return max(1, round(width * groups / most))
+
+
+@cache
+def cyclic_starts(groups: int, sizes: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """Where the runs of a ring begin that share it most evenly (Eq. 12 and 13, and A.11's contiguity).
+
+    Of all placements in which no group is in two runs more than another, one in which the influence of groups, 1 / j
+    for each run of j groups that they are in, differs least; found by branch and bound, so that none is better.
+
+    Args:
+        groups: Groups on the ring.
+        sizes: How many groups the runs have, in ascending order. Defaults to None: 1 to ``groups``.
+
+    Returns:
+        The first group of each run; the smallest one's is 0, and so is that of the whole ring.
+
+    Raises:
+        VitnasError: A size is not from 1 to ``groups``.
+    """
+    sizes = tuple(range(1, groups + 1)) if sizes is None else tuple(sorted(sizes))
+    if not sizes or sizes[0] < 1 or sizes[-1] > groups:
+        raise VitnasError(f'runs on a ring of {groups} groups should have 1 to {groups}, but got {list(sizes)}')
+    runs = tuple(size for size in sizes if size < groups)
+    return (*(_Placement(groups, runs).solve() if runs else ()), *(0,) * (len(sizes) - len(runs)))
+
+
+class _Placement:
+    """Branch and bound over the starts of runs, smallest run first."""
+
+    def __init__(self, groups: int, runs: tuple[int, ...]) -> None:
+        self.groups, self.runs = groups, runs
+        self.fewest, self.most = sum(runs) // groups, -(-sum(runs) // groups)
+        ring = np.arange(groups)
+        self.covers = [((ring - ring[:, None]) % groups < run).astype(int) for run in runs]  # (start, group)
+        self.best, self.starts = np.inf, [0] * len(runs)
+
+    def solve(self) -> tuple[int, ...]:
+        self._place(0, np.zeros(self.groups, int), np.zeros(self.groups), [])
+        return tuple(self.starts)
+
+    def _place(self, depth: int, times: np.ndarray, influence: np.ndarray, starts: list[int]) -> None:
+        if depth == len(self.runs):
+            self.best, self.starts = float((influence**2).sum()), starts
+            return
+        cover = self.covers[depth] if depth else self.covers[0][:1]  # all rotations are equal
+        times, influence = times + cover, influence + cover / self.runs[depth]
+        bounds = self._bounds(times, influence, self.runs[depth + 1 :])
+        for start in np.argsort(bounds, kind='stable'):
+            if bounds[start] < self.best - 1e-9:
+                self._place(depth + 1, times[start], influence[start], [*starts, int(start)])
+
+    def _bounds(self, times: np.ndarray, influence: np.ndarray, left: tuple[int, ...]) -> np.ndarray:
+        """What the sum of squared influences cannot fall below, for each way (row) to have begun.
+
+        A group that is still to be in m of the runs that are left gains the influence of m of them, so between that of
+        the m longest and of the m shortest; among such influences, those with the right sum and the least squares are
+        the bound (Lagrange's, so that the multiplier need not be exact).
+        """
+        shortest = np.cumsum([0.0, *(1 / run for run in left)])
+        longest = np.cumsum([0.0, *(1 / run for run in reversed(left))])
+        least, most = self.fewest - times, np.minimum(self.most - times, len(left))
+        possible = (least <= len(left)).all(1) & (most >= 0).all(1)
+        low = influence + longest[np.clip(least, 0, len(left))]
+        high = influence + shortest[np.clip(most, 0, len(left))]
+        total = float(len(self.runs))
+        below, above = np.zeros((len(times), 1)), np.full((len(times), 1), high.max() + 1.0)
+        for _ in range(16):
+            level = (below + above) / 2
+            short = np.clip(level, low, high).sum(1, keepdims=True) < total
+            below, above = np.where(short, level, below), np.where(short, above, level)
+        level = (below + above) / 2
+        filled = np.clip(level, low, high)
+        bounds = (filled**2).sum(1) - 2 * level[:, 0] * (filled.sum(1) - total)
+        return np.where(possible, bounds, np.inf)
+
+
+def shares(pattern: str, groups: int) -> np.ndarray:
+    """β of the paper: how often dimension j (row, from 1 group to all) trains group i (column).
+
+    Args:
+        pattern: ``'ordinal'``, ``'bilateral'`` or ``'cyclic'``.
+        groups: Groups of channels.
+    """
+    rows = []
+    for size, start in zip(range(1, groups + 1), cyclic_starts(groups)):
+        ring = np.arange(groups)
+        begins = {'ordinal': [0], 'bilateral': [0, groups - size], 'cyclic': [start]}[Pattern(pattern).name]
+        rows.append(sum(((ring - begin) % groups < size).astype(int) for begin in begins))
+    return np.array(rows)
+
+
+def influence_gap(pattern: str, groups: int) -> float:
+    """The objective of Eq. 13, summed over ordered pairs of groups, with ψ = 1 / j (Tab. 16; its last row a group)."""
+    influence = (shares(pattern, groups) / np.arange(1, groups + 1)[:, None]).sum(0)
+    return float(2 * groups * ((influence - influence.mean()) ** 2).sum())
