@@ -30,7 +30,9 @@ class Family:
         regularisers: Settings that each make training random by itself.
         overlaps: Whether two cells see a pixel between them alike, as convolutions that overlap do.
         sees: How well the cell of such a pixel sees it at least, of the best.
-        aligned: An image size at which cells lie where strides say; NASViT's published pooling moves them at odd sides.
+        spread: How many cells away windows and convolutions of random weights still show a pixel well.
+        aligned: An image size at which cells lie where strides say; NASViT's published pooling moves them at
+            odd sides, and a norm makes much of ViTAS's patches of zeros.
         misfits: Changes to the largest architecture's data that the weights cannot run, with the
             beginning of the error.
     """
@@ -44,6 +46,7 @@ class Family:
     regularisers: tuple[dict[str, Any], ...] = ()
     overlaps: bool = False
     sees: float = 0.5
+    spread: int = 1
     aligned: tuple[int, int] = (37, 51)
     misfits: tuple[tuple[Callable[[dict[str, Any]], Any], str], ...] = ()
 
@@ -176,7 +179,7 @@ FAMILIES['vitas_deit'] = Family(
         'vitas_deit',
         dict(
             embed_dim=[12, 20, 32], depth=[2, 3],
-            block=dict(num_heads=[1, 2], qkv_dim=[18, 36, 54], hidden_dim=[16, 24, 40]),
+            block=dict(num_heads=[1, 2], qkv_dim=[18, 36], hidden_dim=[16, 40]),
         ),
         patch_size=[8],
     ),
@@ -197,17 +200,19 @@ FAMILIES['vitas_twins'] = Family(
         'vitas_twins',
         dict(
             embed_dim=[12, 20], depth=[1, 2],
-            block=dict(op=['local', 'global'], num_heads=[1, 2], qkv_dim=[18, 36], hidden_dim=[16, 24]),
+            block=dict(op=['local', 'global'], num_heads=[1, 2], qkv_dim=[18], hidden_dim=[16]),
         ),
         dict(
-            embed_dim=[16, 24, 32], depth=[1, 2, 3],
-            block=dict(op=['local', 'global'], num_heads=[2], qkv_dim=[24, 48], hidden_dim=[24, 40]),
+            embed_dim=[16, 32], depth=[1, 2],
+            block=dict(op=['local', 'global'], num_heads=[2], qkv_dim=[24, 48], hidden_dim=[40]),
         ),
     ),
     settings=dict(window_size=3, sr_ratios=(2, 1)),
     stride=8,
     overlaps=True,
     sees=0.2,
+    spread=2,
+    aligned=(48, 72),
     regularisers=(dict(drop_path_rate=0.5), dict(attn_drop_rate=0.5)),
     misfits=(
         (lambda d: d['stages'][1].update(embed_dim=64), 'stages[1].embed_dim is 64'),

@@ -94,11 +94,11 @@ def test_kinds_of_blocks(rng: np.random.Generator) -> None:
     for name, parameter in model.named_parameters():
         assert (parameter.grad is None) == ('.global.' in name), name
     fixed = model.extract()
-    data['stages'][1]['blocks'][2]['op'] = 'global'
-    with pytest.raises(ArchError, match=r'stages\[1\].blocks\[2\].op is global; the weights have local here'):
+    data['stages'][1]['blocks'][1]['op'] = 'global'
+    with pytest.raises(ArchError, match=r'stages\[1\].blocks\[1\].op is global; the weights have local here'):
         fixed.set_arch(data)
-    data['stages'][1]['blocks'][2]['op'] = 'dilated'
-    with pytest.raises(ArchError, match=r'stages\[1\].blocks\[2\].op should be one of local, global, but got'):
+    data['stages'][1]['blocks'][1]['op'] = 'dilated'
+    with pytest.raises(ArchError, match=r'stages\[1\].blocks\[1\].op should be one of local, global, but got'):
         fixed.set_arch(data)
 
 

@@ -116,7 +116,8 @@ def test_the_cell_of_a_pixel_sees_it(family: Family) -> None:
             row, column = pixel[0] // stride, pixel[1] // stride
             assert cells[row, column] >= cells.max() * family.sees > 0
             assert family.overlaps or divmod(int(cells.argmax()), cells.shape[1]) == (row, column)
-            cells[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2] = 0
+            near = family.spread
+            cells[max(0, row - near) : row + near + 1, max(0, column - near) : column + near + 1] = 0
             assert cells.max() < 0.1  # features have a deviation of 1
 
 

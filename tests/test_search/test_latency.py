@@ -15,6 +15,7 @@ from vitnas_core.costs import LatencyTable
 from vitnas_core.costs.latency import block_keys, stage_keys
 from vitnas_core.errors import InfeasibleError, VitnasError
 from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.spaces.arch import Value
 
 LOOP = dict(type='vitnas.EvolutionSearchLoop', population=20, parents=5, generations=3, mutations=10, crossovers=10)
 
@@ -24,14 +25,19 @@ def made_up_table(space: SearchSpace) -> LatencyTable:
     blocks, stages = {}, {}
     for arch in space.iterate():
         for _, _, key in block_keys(arch):
-            blocks[key] = 1e-3 * sum(float(value) for value in key.block.values())
+            blocks[key] = 1e-3 * sum(map(_units, key.block.values()))
         for key in stage_keys(arch):
             stages[key] = 1e-2
     return LatencyTable(space.family, dict(device='none'), 5e-3, stages, blocks)
 
 
+def _units(value: Value) -> float:
+    """A number, or the letters of a kind of block."""
+    return float(len(value) if isinstance(value, str) else value)
+
+
 def seconds(arch: Arch) -> float:
-    of_blocks = sum(float(v) for stage in arch.stages for block in stage.blocks if block for v in block.values())
+    of_blocks = sum(_units(v) for stage in arch.stages for block in stage.blocks if block for v in block.values())
     return 5e-3 + 1e-2 * len(arch.stages) + 1e-3 * of_blocks
 
 

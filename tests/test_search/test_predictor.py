@@ -40,7 +40,7 @@ def scored(space: SearchSpace, score: Callable[[Arch], float], count: int = 300)
     return [Candidate(i, 0, arch, {'macs': 1.0}, score(arch)) for i, arch in enumerate(archs)]
 
 
-@pytest.mark.parametrize('name', ['autoformer-test', 's3-test', 'vit_res-test', 'vitas_deit'])
+@pytest.mark.parametrize('name', ['autoformer-test', 's3-test', 'vit_res-test', 'vitas-deit-tiny'])
 def test_a_known_function_is_learned_and_noise_is_not(name: str) -> None:
     space = SPACES[name]
     known, chance = (ForestPredictor(space).fit(scored(space, of)) for of in (smooth(space), noise))
@@ -133,7 +133,7 @@ def test_mistakes() -> None:
 
 def test_it_is_of_use_by_itself() -> None:
     """It needs a space and candidates, wherever they are from."""
-    space = SPACES['vitas_twins-free']
+    space = SPACES['vitas-twins-small-free']
     predictor = ForestPredictor(space)
     predictor.fit(scored(space, smooth(space)))
     assert predictor.predict([space.largest()]) > predictor.predict([space.smallest()]) + 5

@@ -69,7 +69,8 @@ def to_vitnas(state: Mapping[str, Tensor], backbone: ViTASTwins) -> dict[str, Te
     Raises:
         CheckpointError: They are not of this network.
     """
-    table, converted = name_table(backbone), {}
+    table = name_table(backbone)
+    converted: dict[str, Tensor] = {}
     for name, tensor in state.items():
         if name not in table:
             raise CheckpointError(f'not a Twins-SVT of this architecture: {name} is none of its tensors')

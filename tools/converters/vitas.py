@@ -80,7 +80,8 @@ def to_vitnas(state: Mapping[str, Tensor], backbone: ViTASDeiT) -> dict[str, Ten
     Raises:
         CheckpointError: They are not of this network.
     """
-    table, converted = name_table(backbone), {}
+    table = name_table(backbone)
+    converted: dict[str, Tensor] = {}
     for name, tensor in state.items():
         if name not in table:
             raise CheckpointError(f'not a ViTAS checkpoint of this network: {name} is none of its tensors')

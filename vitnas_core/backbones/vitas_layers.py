@@ -299,8 +299,8 @@ class TwinsStage(nn.Module):
         super().__init__()
         self.proj = ElasticConv2d(channels, width, patch_size, patch_size)
         self.norm = ElasticLayerNorm(width)
-        self.blocks = nn.ModuleList(slots)
         self.peg = ElasticDepthwiseConv2d(width, PEG_SIDE)
+        self.blocks = nn.ModuleList(slots)
 
     def embed(self, x: Tensor) -> Tensor:
         """A map (B, C, H, W), padded to whole patches → (B, H', W', E)."""
