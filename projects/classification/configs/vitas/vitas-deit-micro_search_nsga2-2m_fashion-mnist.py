@@ -1,0 +1,24 @@
+"""Search the micro ViTAS-DeiT superformer of Fashion-MNIST for at most 2 M MACs by NSGA-II."""
+
+_base_ = './vitas-deit-micro_supernet_8e_fashion-mnist.py'
+
+train_cfg = dict(
+    _delete_=True,
+    type='vitnas.NSGA2SearchLoop',
+    evaluator=dict(type='Accuracy', topk=(1,)),
+    constraint=dict(macs=(None, 2e6)),
+    input_size=28,
+    num_classes=10,
+    population=20,
+    parents=10,
+    generations=8,
+)
+train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
+load_from = 'work_dirs/vitas-deit-micro_supernet_8e_fashion-mnist/epoch_8.pth'
+
+# A search trains nothing and validates by itself.
+param_scheduler = None
+val_dataloader = None
+val_evaluator = None
+val_cfg = None
+custom_hooks = []

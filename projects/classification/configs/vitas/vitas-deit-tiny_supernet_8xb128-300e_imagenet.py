@@ -1,0 +1,16 @@
+"""Train ViTAS's superformer of the DeiT-tiny space on ImageNet-1k (Tab. 2, Tab. 5).
+
+The small one: ``--cfg-options model.backbone.space=vitas-deit-small``; identities at any place, as in the ablation:
+``vitas-deit-tiny-free``; one class token for all patches: ``model.backbone.private_token=False``.
+"""
+
+_base_ = [
+    '../../../../configs/supernets/vitas.py',
+    '../../../../configs/_base_/datasets/imagenet_plain.py',
+    '../../../../configs/_base_/schedules/vitas_bs1024_300e.py',
+]
+
+model = dict(
+    backbone=dict(type='vitnas.ViTASDeiT', space='vitas-deit-tiny', out_type='cls_token'),
+    neck=None,
+)

@@ -1,0 +1,28 @@
+"""Search ViTAS-Twins-S of at most 3.0 G MACs by NSGA-II: 40 generations of 50 (App. A.3).
+
+Another supernet: ``--cfg-options load_from=FILE``; another limit: ``train_cfg.constraint.macs=None,1.4e9``.
+"""
+
+_base_ = './vitas-twins-small_supernet_8xb128-300e_imagenet.py'
+
+train_cfg = dict(
+    _delete_=True,
+    type='vitnas.NSGA2SearchLoop',
+    evaluator=dict(type='Accuracy'),
+    constraint=dict(macs=(None, 3.0e9)),
+    input_size=224,
+    num_classes=1000,
+    population=50,
+    parents=20,
+    generations=40,
+    keep_gb=8,  # a process: the 50,000 held-out images are 8 GB when they are decoded
+)
+train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
+load_from = 'work_dirs/vitas-twins-small_supernet_8xb128-300e_imagenet/epoch_300.pth'
+
+# A search trains nothing and validates by itself.
+param_scheduler = None
+val_dataloader = None
+val_evaluator = None
+val_cfg = None
+custom_hooks = []
