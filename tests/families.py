@@ -223,6 +223,9 @@ FAMILIES['vitas_twins'] = Family(
     ),
 )  # fmt: skip
 
+# One line a backbone, for tests that know its space and not its layers.
+BACKBONES: dict[str, Family] = {name: family for name, family in FAMILIES.items() if name == family.cls.family}
+
 # Further lines that only the contracts of backbones are tested with: training and search do not know these options.
 VARIANTS: dict[str, Family] = {
     **FAMILIES,

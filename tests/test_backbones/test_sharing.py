@@ -1,5 +1,7 @@
 """AutoFormer and S3 with bilateral and cyclic sharing; what generic tests cannot say of a pass over both sides."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ import torch
 from tests.families import FAMILIES, Family
 from vitnas_core.backbones.pretrained import load_pretrained
 from vitnas_core.errors import CheckpointError, VitnasError
+from vitnas_core.training.hooks import InheritHook
 
 shared_families = pytest.mark.parametrize('name', ['autoformer', 'autoformer-conditional', 's3', 's3-per-window'])
 
@@ -62,6 +65,12 @@ def test_several_architectures_in_one_pass() -> None:
     torch.testing.assert_close(model(x)[-1], torch.cat(expected))
     with pytest.raises(VitnasError, match="with sharing='bilateral'; use way='sliced'"):
         model.set_archs(archs, 'masked')
+
+
+def test_weights_of_another_space_are_not_inherited() -> None:
+    model = FAMILIES['s3'].elastic(sharing='cyclic')
+    with pytest.raises(VitnasError, match="overlap with ordinal sharing only, but got sharing='cyclic'"):
+        InheritHook('other.pth').before_train(SimpleNamespace(model=model, iter=0))  # type: ignore[arg-type]
 
 
 def test_a_supernet_of_another_pattern_is_refused(tmp_path) -> None:

@@ -5,14 +5,14 @@ import time
 import numpy as np
 import pytest
 
-from tests.families import FAMILIES
+from tests.families import BACKBONES
 from vitnas_core import zoo
 from vitnas_core.backbones import AutoFormer
 from vitnas_core.costs import Constraint, Cost, reachable_range
 from vitnas_core.errors import InfeasibleError, VitnasError
 from vitnas_core.spaces import SearchSpace
 
-every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
+every_family = pytest.mark.parametrize('family', BACKBONES.values(), ids=BACKBONES.keys())
 
 
 def price(arch) -> Cost:

@@ -7,14 +7,14 @@ import time
 import numpy as np
 import pytest
 
-from tests.families import FAMILIES, SMALL_SPACES
+from tests.families import BACKBONES, FAMILIES, SMALL_SPACES
 from vitnas_core.costs import Constraint, Cost
 from vitnas_core.errors import InfeasibleError
 from vitnas_core.search.feasible import FeasibleSpace
 from vitnas_core.spaces import Arch
 
 
-@pytest.mark.parametrize('family', FAMILIES)
+@pytest.mark.parametrize('family', BACKBONES)
 def test_every_architecture_of_a_narrow_window_is_found(family: str, rng: np.random.Generator) -> None:
     backbone = FAMILIES[family].elastic()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.families import FAMILIES
+from tests.families import BACKBONES, FAMILIES
 from vitnas_core.errors import CheckpointError, InfeasibleError, VitnasError
 from vitnas_core.search import Candidate, pareto_front, ranked
 from vitnas_core.spaces import Arch
@@ -38,7 +38,7 @@ LOOPS: dict[str, dict[str, Any]] = {
 LOOPS['screened'] = dict(LOOPS['evolution'], predictor=dict(trees=10, oversample=2))
 LIMIT = dict(macs=(1.2e6, 2.0e6))
 each_loop = pytest.mark.parametrize('name', LOOPS)
-each_family = pytest.mark.parametrize('family', FAMILIES)
+each_family = pytest.mark.parametrize('family', BACKBONES)
 
 
 @lru_cache
