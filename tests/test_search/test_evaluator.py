@@ -95,7 +95,7 @@ def test_both_sides_of_a_bilateral_supernet_count(folder: Path, rng: np.random.G
     assert sides[0] != sides[1] and score.value == pytest.approx(sum(sides) / 2) and score.complete
     with pytest.raises(VitnasError, match="`racing` is not for sharing='bilateral'"):
         cfg['train_cfg'] = {**cfg['train_cfg'], 'racing': dict(confidence=0.9)}
-        build(cfg)
+        build(cfg).train_loop  # noqa: B018
 
 
 def test_a_search_with_other_statistics_is_another_search(tmp_path: Path) -> None:

@@ -241,10 +241,10 @@ def test_measures_of_a_training_are_those_of_its_last_validation(tmp_path: Path)
     ):
         (tmp_path / when / 'vis_data').mkdir(parents=True)
         (tmp_path / when / 'vis_data/scalars.json').write_text('\n'.join(lines))
-    assert read_measures(tmp_path) == {'accuracy/top1': 20.0}
+    assert read_measures(tmp_path) == {'accuracy/top1': 20.0, 'train_loss': 2.0}
     lines = ['{"lr": 1.0, "time": 0.5}', '{"lr": 1.0, "time": 0.25}', '{"accuracy/top1": 30.0, "time": 9.0}']
     (tmp_path / '20260102_000000' / 'vis_data/scalars.json').write_text('\n'.join(lines))
-    assert read_measures(tmp_path) == {'accuracy/top1': 30.0, 'iteration_seconds': 0.375}
+    assert read_measures(tmp_path) == {'accuracy/top1': 30.0, 'iteration_seconds': 0.375, 'train_loss': 2.0}
     (tmp_path / 'measures.json').write_text('{"score": 1, "none": null}')
     assert read_measures(tmp_path) == {'score': 1.0}
     (tmp_path / 'measures.json').write_text('[1]')

@@ -103,7 +103,8 @@ def list_jobs(study: Study, work_dir: Path) -> list[list[Job]]:
 def read_measures(folder: Path) -> dict[str, float]:
     """What a step measured: its ``measures.json`` or, of a training, the last validation's scalars.
 
-    A training also has ``iteration_seconds``, the mean of what its log says of the last ten before each line.
+    A training also has ``iteration_seconds``, the mean of what its log says of the last ten before each line, and
+    ``train_loss``, the mean over the last quarter of its lines.
 
     Raises:
         StudyError: ``measures.json`` is not an object of numbers.
@@ -126,7 +127,8 @@ def write_measures(path: Path, measures: Mapping[str, float]) -> None:
 def _read_scalars(folder: Path) -> dict[str, float]:
     """The last record of a validation among those that mmengine wrote, over every start of a training."""
     last: dict[str, float] = {}
-    times = []
+    times: list[float] = []
+    losses: list[float] = []
     for path in sorted(folder.glob('*/vis_data/scalars.json')):  # named by the time of the start
         for line in path.read_text().splitlines():
             try:
@@ -135,10 +137,15 @@ def _read_scalars(folder: Path) -> dict[str, float]:
                 continue  # torn by a kill
             if 'lr' in record:
                 times += [record['time']] if 'time' in record else []
+                losses += [record['loss']] if 'loss' in record else []
             else:
                 last = {name: value for name, value in record.items() if name not in _NOT_MEASURED}
     found = {name: float(value) for name, value in last.items() if isinstance(value, (int, float))}
-    return {**found, 'iteration_seconds': mean(times)} if times else found
+    if times:
+        found['iteration_seconds'] = mean(times)
+    if losses:
+        found['train_loss'] = mean(losses[-max(1, len(losses) // 4) :])
+    return found
 
 
 def difference(old: Any, new: Any, limit: int = 3) -> str:
