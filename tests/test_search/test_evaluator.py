@@ -93,7 +93,7 @@ def test_both_sides_of_a_bilateral_supernet_count(folder: Path, rng: np.random.G
     score = evaluator.evaluate(arch)
     sides = [run.val_loop.run()['accuracy/top1'] for _ in backbone.each_side()]
     assert sides[0] != sides[1] and score.value == pytest.approx(sum(sides) / 2) and score.complete
-    with pytest.raises(VitnasError, match="`racing` is not for sharing='bilateral'"):
+    with pytest.raises(VitnasError, match="`racing` cannot drop candidates of sharing='bilateral'"):
         cfg['train_cfg'] = {**cfg['train_cfg'], 'racing': dict(confidence=0.9)}
         build(cfg).train_loop  # noqa: B018
 
