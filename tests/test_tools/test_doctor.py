@@ -28,6 +28,7 @@ HEALTHY = {
     'numpy': '1.26.4',
     'safetensors': '0.8.0',
     'scikit-learn': '1.9.1',
+    'pymoo': '0.6.2',
     'scipy': '1.17.1',
     'matplotlib': '3.11.2',
     'ftfy': '6.3.1',
