@@ -59,7 +59,7 @@ def test_nothing_leaves_the_picture_or_covers_another_block(name):
 
 
 def test_texts_of_a_block_do_not_touch():
-    figure = draw_arch(SPACES['vitas_twins'].largest())
+    figure = draw_arch(SPACES['vitas-twins-small'].largest())
     figure.draw_without_rendering()
     places = [text.get_window_extent() for text in figure.axes[0].texts]
     assert not touching(places)
