@@ -1,4 +1,4 @@
-"""Train a micro superformer of ViTAS-Twins on the embedded digits; a few minutes on two cores."""
+"""Train a micro superformer of ViTAS-Twins on the embedded digits; under a minute on two cores."""
 
 _base_ = [
     '../../../../configs/supernets/vitas.py',
