@@ -14,6 +14,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from vitnas_core.backbones import ElasticBackbone
 from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.errors import CheckpointError, VitnasError
 from vitnas_core.fileio import atomic_write
@@ -47,6 +48,64 @@ def check_shapes(
         want, got = (tuple(tensors[name].shape) if name in tensors else 'missing' for tensors in (wanted, given))
         if want != got:
             raise CheckpointError(f'{name_of(name)} is {got}; in {where} it is {want}')
+
+
+def part(
+    state: Mapping[str, Tensor], table: Mapping[str, Sequence[str]], backbone: ElasticBackbone, who: str
+) -> dict[str, Tensor]:
+    """Rename the tensors of a classifier to ours; one that is several here is parted along its first axis.
+
+    Args:
+        state: Their weights.
+        table: Their name → ours, in the order of the parts.
+        backbone: The network that they are for.
+        who: What they should be, e.g. ``'a Twins-SVT of this architecture'``.
+
+    Raises:
+        CheckpointError: They are not of this network.
+    """
+    own, converted = backbone.state_dict(), dict[str, Tensor]()
+    for name, tensor in state.items():
+        if name not in table:
+            raise CheckpointError(f'not {who}: {name} is none of its tensors')
+        sizes = [len(own[ours.removeprefix('backbone.')]) for ours in table[name]] if len(table[name]) > 1 else []
+        if sizes and sum(sizes) != len(tensor):
+            raise CheckpointError(f'{name} has shape {tuple(tensor.shape)}; in this network it has {sum(sizes)} rows')
+        parts = tensor.split(sizes) if sizes else (tensor,)
+        converted |= {ours: piece.contiguous() for ours, piece in zip(table[name], parts)}
+    check_classifier(converted, backbone, {ours: theirs for theirs, names in table.items() for ours in names})
+    return converted
+
+
+def join(
+    state: Mapping[str, Tensor], table: Mapping[str, Sequence[str]], backbone: ElasticBackbone
+) -> dict[str, Tensor]:
+    """The inverse of :func:`part`.
+
+    Raises:
+        CheckpointError: The weights are not of this network.
+    """
+    check_classifier(state, backbone, {})
+    return {theirs: torch.cat([state[name] for name in names]) for theirs, names in table.items() if names[0] in state}
+
+
+def check_classifier(state: Mapping[str, Tensor], backbone: ElasticBackbone, names: Mapping[str, str]) -> None:
+    """Check that weights in our layout are just those of a backbone, with or without a linear head.
+
+    Args:
+        state: The weights.
+        backbone: The network.
+        names: What the file calls them, by our names; those that it lacks are called the same.
+
+    Raises:
+        CheckpointError: They are not.
+    """
+    wanted: dict[str, Tensor] = {f'backbone.{name}': tensor for name, tensor in backbone.state_dict().items()}
+    heads = [state[name] for name in ('head.fc.bias', 'head.fc.weight') if name in state]
+    if heads:
+        wanted['head.fc.weight'] = torch.empty(len(heads[0]), backbone.out_channels()[-1], device='meta')
+        wanted['head.fc.bias'] = torch.empty(len(heads[0]), device='meta')
+    check_shapes(state, wanted, 'this network', lambda name: names.get(name, name))
 
 
 class _Settings(dict):

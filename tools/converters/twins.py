@@ -18,7 +18,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
-from tools.converters.common import check_shapes, config_line, digest, make_parser, parse, read, refusing, write
+from tools.converters.common import config_line, digest, join, make_parser, parse, part, read, refusing, write
 from vitnas_core.backbones import ViTASTwins
 from vitnas_core.errors import CheckpointError
 
@@ -69,14 +69,7 @@ def to_vitnas(state: Mapping[str, Tensor], backbone: ViTASTwins) -> dict[str, Te
     Raises:
         CheckpointError: They are not of this network.
     """
-    table = name_table(backbone)
-    converted: dict[str, Tensor] = {}
-    for name, tensor in state.items():
-        if name not in table:
-            raise CheckpointError(f'not a Twins-SVT of this architecture: {name} is none of its tensors')
-        converted |= {ours: part.contiguous() for ours, part in zip(table[name], tensor.chunk(len(table[name])))}
-    _check(converted, backbone, {ours: theirs for theirs, names in table.items() for ours in names})
-    return converted
+    return part(state, name_table(backbone), backbone, 'a Twins-SVT of this architecture')
 
 
 def to_mmpretrain(state: Mapping[str, Tensor], backbone: ViTASTwins) -> dict[str, Tensor]:
@@ -85,19 +78,7 @@ def to_mmpretrain(state: Mapping[str, Tensor], backbone: ViTASTwins) -> dict[str
     Raises:
         CheckpointError: The weights are not of this network.
     """
-    _check(state, backbone, {})
-    table = name_table(backbone)
-    return {theirs: torch.cat([state[name] for name in names]) for theirs, names in table.items() if names[0] in state}
-
-
-def _check(state: Mapping[str, Tensor], backbone: ViTASTwins, names: Mapping[str, str]) -> None:
-    """Check that weights in our layout are just those of a network, with or without a classifier."""
-    wanted: dict[str, Tensor] = {f'backbone.{name}': tensor for name, tensor in backbone.state_dict().items()}
-    if 'head.fc.weight' in state or 'head.fc.bias' in state:
-        classes = next(state[name].shape[0] for name in ('head.fc.bias', 'head.fc.weight') if name in state)
-        wanted['head.fc.weight'] = torch.empty(classes, backbone.embed_dims[-1], device='meta')
-        wanted['head.fc.bias'] = torch.empty(classes, device='meta')
-    check_shapes(state, wanted, 'this network', lambda name: names.get(name, name))
+    return join(state, name_table(backbone), backbone)
 
 
 def main(args: list[str] | None = None) -> None:

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
-from tools.converters.common import check_shapes, config_line, digest, make_parser, parse, read, refusing, write
+from tools.converters.common import config_line, digest, join, make_parser, parse, part, read, refusing, write
 from vitnas_core.backbones import ViTASDeiT
-from vitnas_core.errors import CheckpointError
 
 # Official name → ours, of a block without its queries, keys and values.
 _BLOCK = {
@@ -80,15 +79,7 @@ def to_vitnas(state: Mapping[str, Tensor], backbone: ViTASDeiT) -> dict[str, Ten
     Raises:
         CheckpointError: They are not of this network.
     """
-    table = name_table(backbone)
-    converted: dict[str, Tensor] = {}
-    for name, tensor in state.items():
-        if name not in table:
-            raise CheckpointError(f'not a ViTAS checkpoint of this network: {name} is none of its tensors')
-        parts = (tensor,) if len(table[name]) == 1 else tensor.split([len(tensor) // 3 * 2, len(tensor) // 3])
-        converted |= {ours: part.contiguous() for ours, part in zip(table[name], parts)}
-    _check(converted, backbone, {ours: theirs for theirs, names in table.items() for ours in names})
-    return converted
+    return part(state, name_table(backbone), backbone, 'a ViTAS checkpoint of this network')
 
 
 def to_official(state: Mapping[str, Tensor], backbone: ViTASDeiT) -> dict[str, Tensor]:
@@ -97,19 +88,7 @@ def to_official(state: Mapping[str, Tensor], backbone: ViTASDeiT) -> dict[str, T
     Raises:
         CheckpointError: The weights are not of this network.
     """
-    _check(state, backbone, {})
-    table = name_table(backbone)
-    return {theirs: torch.cat([state[name] for name in names]) for theirs, names in table.items() if names[0] in state}
-
-
-def _check(state: Mapping[str, Tensor], backbone: ViTASDeiT, names: Mapping[str, str]) -> None:
-    """Check that weights in our layout are just those of a network, with or without a classifier."""
-    wanted: dict[str, Tensor] = {f'backbone.{name}': tensor for name, tensor in backbone.state_dict().items()}
-    if 'head.fc.weight' in state or 'head.fc.bias' in state:
-        classes = next(state[name].shape[0] for name in ('head.fc.bias', 'head.fc.weight') if name in state)
-        wanted['head.fc.weight'] = torch.empty(classes, backbone.embed_dims, device='meta')
-        wanted['head.fc.bias'] = torch.empty(classes, device='meta')
-    check_shapes(state, wanted, 'this network', lambda name: names.get(name, name))
+    return join(state, name_table(backbone), backbone)
 
 
 def main(args: list[str] | None = None) -> None:
