@@ -1,5 +1,6 @@
 """AutoFormer and S3 with bilateral and cyclic sharing; what generic tests cannot say of a pass over both sides."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -79,6 +80,14 @@ def test_a_supernet_of_another_pattern_is_refused(tmp_path) -> None:
     torch.save(family.elastic(sharing='cyclic').state_dict(), path)
     with pytest.raises(CheckpointError, match="for sharing='cyclic', but the backbone has 'ordinal'"):
         load_pretrained(family.elastic(), path)
+    old = family.elastic().state_dict()  # a file of before there were patterns
+    note = json.loads(old._metadata['']['vitnas'])  # type: ignore[attr-defined]
+    del note['settings']['sharing']
+    old._metadata['']['vitnas'] = json.dumps(note)  # type: ignore[attr-defined]
+    torch.save(old, path)
+    load_pretrained(family.elastic(), path)
+    with pytest.raises(CheckpointError, match="for sharing='ordinal', but the backbone has 'cyclic'"):
+        load_pretrained(family.elastic(sharing='cyclic'), path)
     # A fixed network needs no word on how the supernet shared its weights: the file knows.
     supernet = family.elastic(sharing='cyclic')
     torch.save(supernet.state_dict(), path)

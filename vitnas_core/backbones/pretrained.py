@@ -56,7 +56,8 @@ class Note:
         if note['img_size'] is not None:
             height, width = note['img_size']
             size = (int(height), int(width))
-        return cls(SearchSpace.from_dict(note['space']), dict(note['settings']), size)
+        # Files of before there were patterns do not say that the first channels are shared.
+        return cls(SearchSpace.from_dict(note['space']), {'sharing': 'ordinal', **note['settings']}, size)
 
 
 def load_pretrained(backbone: ElasticBackbone, path: str | os.PathLike, prefix: str | None = None) -> None:
@@ -149,8 +150,9 @@ def _cut(
     path: str | os.PathLike,
 ) -> dict[str, Tensor]:
     """A fixed network's part of a supernet's weights, as that supernet shares them."""
+    settings = {name: note.settings.get(name, value) for name, value in backbone.settings.items()}
     with torch.device('meta'):
-        supernet = type(backbone)(space=note.space, **{**backbone.settings, **note.settings})  # type: ignore[call-arg, misc]
+        supernet = type(backbone)(space=note.space, **settings)  # type: ignore[call-arg, misc]
     try:
         return cut_to_shape(weights, wanted, supernet.channel_axes())
     except ArchError as err:
