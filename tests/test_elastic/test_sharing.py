@@ -104,7 +104,6 @@ def test_taking_and_putting(data: st.DataObject) -> None:
         on_ring = {(channels.start(width) + i) % most for i in range(width)}
         index = [c * entries + e for c in sorted(on_ring) for e in range(entries)]
         assert torch.equal(part, tensor[:, index])
-        assert channels.parts(width * entries) == [] or len(channels.parts(width * entries)) <= 2
         if len(channels.parts(width * entries)) == 1:
             assert part.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
         full = channels.put(part, axis)
