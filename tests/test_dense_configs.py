@@ -79,7 +79,7 @@ METHODS = {
     'fpn': 'FPNHead',
     'segformer': 'SegformerHead',
 }
-NETWORKS = {'vitresnas': 'vitres'}
+NETWORKS = {'vitresnas': 'vitres', 'twinssvt': 'vitastwins'}
 NECKS = {'fpn': 'FPN', 'simple-fpn': 'SimpleFeaturePyramid'}
 
 # Of the papers, on COCO and ADE20K: Swin's for Cascade and UperNet, SegFormer's for its head, Twins' for the others.

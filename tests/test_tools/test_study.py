@@ -14,6 +14,7 @@ import pytest
 
 from tools.benchmarks import study
 from tools.benchmarks.studylib import execute
+from tools.benchmarks.studylib.curves import draw_curves, read_curves, smooth
 from tools.benchmarks.studylib.plan import ROOT, Run, Step, Study, StudyError, fill
 from tools.benchmarks.studylib.progress import Progress
 from tools.benchmarks.studylib.results import Job, difference, list_jobs, read_measures
@@ -90,6 +91,26 @@ def test_a_study_gives_a_table_and_is_not_repeated(fake: Fake, capsys: pytest.Ca
     assert '| score | high | 3 | 11.00 ± 1.00 |' in (fake.work_dir / 'table.md').read_text()
     assert (fake.work_dir / 'plot.png').read_bytes().startswith(b'\x89PNG')
     assert fake.main(path) == 0 and len(fake.calls()) == 6
+
+
+def test_curves_of_trainings_are_drawn(fake: Fake) -> None:
+    path = fake.write({'low': '1', 'high': '2'}, [0, 1])
+    assert fake.main(path) == 0
+    assert not (fake.work_dir / 'curves.png').exists()  # nothing was trained
+    for run, seed, losses in (('low', 0, [4.0, 2.0]), ('low', 1, [2.0, 1.0, 0.5]), ('high', 0, [1.0, 1.0])):
+        folder = fake.work_dir / f'{run}/seed_{seed}/a/20260101_000000/vis_data'
+        folder.mkdir(parents=True)
+        records = [dict(lr=1.0, loss=loss, step=10 * i) for i, loss in enumerate(losses)]
+        (folder / 'scalars.json').write_text('\n'.join(json.dumps(record) for record in records))
+    assert fake.main(path) == 0
+    assert (fake.work_dir / 'curves.png').read_bytes().startswith(b'\x89PNG')
+    plan = Study.from_file(path)
+    [axes] = draw_curves(plan, read_curves(list_jobs(plan, fake.work_dir))).axes
+    low, high = axes.lines
+    assert (low.get_label(), high.get_label()) == ('low', 'high')
+    assert low.get_xydata().tolist() == [[0.0, 3.0], [10.0, 1.5]]  # as far as both seeds have come
+    assert high.get_xydata().tolist() == [[0.0, 1.0], [10.0, 1.0]]
+    assert smooth([1.0] * 10 + [2.0] * 10) == [1.0] * 10 + [1.5] + [2.0] * 9
 
 
 def test_one_seed_claims_no_interval(fake: Fake) -> None:

@@ -18,7 +18,7 @@ A study compares runs over several seeds. STUDY.py is a config:
 A step with a config runs tools/train.py. Each step is a process of its own in a folder of its own, with the
 seed of its run. Its measures are its last validation, or what the script wrote to ``{dir}/measures.json``.
 Finished steps are never repeated: kill the study whenever you like and start it again.
-Written to the work dir after every run: results.csv, table.csv, table.md, plot.png.
+Written to the work dir after every run: results.csv, table.csv, table.md, plot.png and, of trainings, curves.png.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from vitnas_core.fileio import atomic_write
 
+from .curves import draw_curves, read_curves
 from .plan import SHARED, Study
 from .results import Job
 from .statistics import Summary, paired_difference, summarize
@@ -56,7 +57,7 @@ def summarize_study(study: Study, values: Values) -> list[Row]:
 
 
 def write_report(study: Study, runs: Sequence[Sequence[Job]], work_dir: Path) -> str:
-    """Write results.csv, table.csv, table.md and plot.png.
+    """Write results.csv, table.csv, table.md, plot.png and, where a step trains, curves.png.
 
     Returns:
         The table as Markdown.
@@ -73,9 +74,9 @@ def write_report(study: Study, runs: Sequence[Sequence[Job]], work_dir: Path) ->
     atomic_write(work_dir / 'table.csv', table_csv(study, rows))
     text = table_markdown(study, rows)
     atomic_write(work_dir / 'table.md', text)
-    buffer = io.BytesIO()
-    draw(study, values, rows).savefig(buffer, format='png', dpi=150)
-    atomic_write(work_dir / 'plot.png', buffer.getvalue())
+    _save(draw(study, values, rows), work_dir / 'plot.png')
+    if curves := read_curves(runs):
+        _save(draw_curves(study, curves), work_dir / 'curves.png')
     return text
 
 
@@ -127,6 +128,12 @@ def draw(study: Study, values: Values, rows: Sequence[Row]) -> Figure:
         axes.grid(axis='y', alpha=0.3)
     figure.suptitle(f'{study.name}: seeds (dots), mean and 95 % interval', fontsize=10)
     return figure
+
+
+def _save(figure: Figure, path: Path) -> None:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format='png', dpi=150)
+    atomic_write(path, buffer.getvalue())
 
 
 def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

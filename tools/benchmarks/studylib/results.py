@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -124,26 +124,34 @@ def write_measures(path: Path, measures: Mapping[str, float]) -> None:
     atomic_write(path, json.dumps({name: value for name, value in measures.items() if math.isfinite(value)}, indent=1))
 
 
-def _read_scalars(folder: Path) -> dict[str, float]:
-    """The last record of a validation among those that mmengine wrote, over every start of a training."""
-    last: dict[str, float] = {}
-    times: list[float] = []
-    losses: list[float] = []
+def read_losses(folder: Path) -> dict[int, float]:
+    """The loss of a training by its iteration, as logged; empty where the step logged none."""
+    return {record['step']: record['loss'] for record in _records(folder) if {'lr', 'loss', 'step'} <= record.keys()}
+
+
+def _records(folder: Path) -> Iterator[dict[str, Any]]:
+    """What mmengine logged, over every start of a training."""
     for path in sorted(folder.glob('*/vis_data/scalars.json')):  # named by the time of the start
         for line in path.read_text().splitlines():
             try:
-                record = json.loads(line)
+                yield json.loads(line)
             except json.JSONDecodeError:
                 continue  # torn by a kill
-            if 'lr' in record:
-                times += [record['time']] if 'time' in record else []
-                losses += [record['loss']] if 'loss' in record else []
-            else:
-                last = {name: value for name, value in record.items() if name not in _NOT_MEASURED}
+
+
+def _read_scalars(folder: Path) -> dict[str, float]:
+    """The last record of a validation, and means over those of the training."""
+    last: dict[str, float] = {}
+    times: list[float] = []
+    for record in _records(folder):
+        if 'lr' in record:
+            times += [record['time']] if 'time' in record else []
+        else:
+            last = {name: value for name, value in record.items() if name not in _NOT_MEASURED}
     found = {name: float(value) for name, value in last.items() if isinstance(value, (int, float))}
     if times:
         found['iteration_seconds'] = mean(times)
-    if losses:
+    if losses := list(read_losses(folder).values()):
         found['train_loss'] = mean(losses[-max(1, len(losses) // 4) :])
     return found
 
