@@ -1,6 +1,6 @@
 """ViTAS's Fig. 4 (b) and Tab. 10, small: identity shifting and private class tokens, each switched off by itself.
 
-A micro DeiT space and 4,000 images of Fashion-MNIST. Each superformer is searched by NSGA-II for at most 2 M MACs; what
+A micro DeiT space and 4,000 images of Fashion-MNIST. Each superformer is searched by NSGA-II for at most 0.7 M MACs; what
 was found is tested with inherited weights and trained alone.
 """
 
@@ -9,8 +9,8 @@ seeds = [0, 1, 2]
 baseline = 'both'
 
 folder = 'projects/classification/configs/vitas/'
-supernet = folder + 'vitas-deit-micro_supernet_8e_fashion-mnist.py'
-search = folder + 'vitas-deit-micro_search_nsga2-2m_fashion-mnist.py'
+supernet = folder + 'vitas-deit-micro_supernet_40e_fashion-mnist.py'
+search = folder + 'vitas-deit-micro_search_nsga2-0.7m_fashion-mnist.py'
 retrain = folder + 'vitas-deit-micro_retrain_8e_fashion-mnist.py'
 
 # Identities at any of the four places, instead of the last ones.

@@ -1,7 +1,7 @@
 """ViTAS's Fig. 5 and Tab. 9, small: ordinal, bilateral and cyclic sharing on the same space, images and steps.
 
-A micro DeiT space, every width a tenth of the largest, and 4,000 images of Fashion-MNIST. Each superformer ranks 30
-architectures by 1,000 held-out images, and is searched by NSGA-II for at most 2 M MACs; what was found is tested with
+A micro DeiT space, widths in fifths of the largest, and 4,000 images of Fashion-MNIST. Each superformer ranks 30
+architectures by 1,000 held-out images, and is searched by NSGA-II for at most 0.7 M MACs; what was found is tested with
 inherited weights and trained alone. The truth about the 30 is their accuracy on the 10,000 test images, trained alone,
 the mean of two seeds. A bilateral step has two passes.
 """
@@ -11,8 +11,8 @@ seeds = [0, 1, 2, 3, 4]
 baseline = 'ordinal'
 
 folder = 'projects/classification/configs/vitas/'
-supernet = folder + 'vitas-deit-micro_supernet_8e_fashion-mnist.py'
-search = folder + 'vitas-deit-micro_search_nsga2-2m_fashion-mnist.py'
+supernet = folder + 'vitas-deit-micro_supernet_40e_fashion-mnist.py'
+search = folder + 'vitas-deit-micro_search_nsga2-0.7m_fashion-mnist.py'
 retrain = folder + 'vitas-deit-micro_retrain_8e_fashion-mnist.py'
 score = 'tools/benchmarks/score.py'
 
@@ -48,6 +48,10 @@ runs = [
 # The same recipe, for one architecture from the first step to the last; the last validation is on test images.
 alone = {
     'train_cfg': dict(_delete_=True, type='EpochBasedTrainLoop', max_epochs=8, val_interval=1000),
+    'param_scheduler': [
+        dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=1, convert_to_iter_based=True),
+        dict(type='CosineAnnealingLR', eta_min=0.0, by_epoch=True, begin=1, end=8, convert_to_iter_based=True),
+    ],
     'val_dataloader.dataset': dict(
         _delete_=True,
         type='FashionMNIST',

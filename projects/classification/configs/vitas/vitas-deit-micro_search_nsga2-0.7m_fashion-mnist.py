@@ -1,12 +1,12 @@
-"""Search the micro ViTAS-DeiT superformer of Fashion-MNIST for at most 2 M MACs by NSGA-II."""
+"""Search the micro ViTAS-DeiT superformer of Fashion-MNIST for at most 0.7 M MACs by NSGA-II."""
 
-_base_ = './vitas-deit-micro_supernet_8e_fashion-mnist.py'
+_base_ = './vitas-deit-micro_supernet_40e_fashion-mnist.py'
 
 train_cfg = dict(
     _delete_=True,
     type='vitnas.NSGA2SearchLoop',
     evaluator=dict(type='Accuracy', topk=(1,)),
-    constraint=dict(macs=(None, 2e6)),
+    constraint=dict(macs=(None, 7e5)),
     input_size=28,
     num_classes=10,
     population=20,
@@ -14,7 +14,7 @@ train_cfg = dict(
     generations=8,
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
-load_from = 'work_dirs/vitas-deit-micro_supernet_8e_fashion-mnist/epoch_8.pth'
+load_from = 'work_dirs/vitas-deit-micro_supernet_40e_fashion-mnist/epoch_40.pth'
 
 # A search trains nothing and validates by itself.
 param_scheduler = None
