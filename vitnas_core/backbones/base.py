@@ -211,7 +211,12 @@ class ElasticBackbone(BaseModule):
 
         Maps are contiguous: mmcv's RoIAlign reads memory as (B, C, H, W) whatever the strides, and a convolution hands
         other strides on.
+
+        Raises:
+            VitnasError: The images have another shape.
         """
+        if x.ndim != 4 or x.shape[1] != 3:
+            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         x, mixture = self.prepare(x), self._mixture
         if mixture is None or not len(x):
             return self.run_sides(x)

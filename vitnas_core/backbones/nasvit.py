@@ -272,8 +272,6 @@ class NASViT(ElasticBackbone):
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B, 3, H, W) → features, at full width with zeros in inactive channels."""
-        if x.ndim != 4 or x.shape[1] != 3:
-            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         if self.classifies:
             x = self._resize(x)
         x = F.silu(self.stem_bn(self.stem(x)))

@@ -11,20 +11,21 @@ from .. import zoo
 from ..costs import Cost, as_size
 from ..costs.reading import check_out_indices, stage_maps
 from ..costs.s3 import HEAD_DIM, S3Block, S3Stage, read_s3, s3_cost
-from ..elastic import Channels, ElasticLayerNorm, RelativeBias, SwitchableScale, WindowTables, pad_channels
+from ..elastic import Channels, RelativeBias, SwitchableScale, WindowTables, pad_channels
 from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
-from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, check_stages, options_of
+from .base import ArchRef, SpaceRef, check_ascending, check_rates, check_stages, options_of
 from .mixed import Sharing
 from .s3_layers import Block, PatchEmbedding, PatchMerging, Stage
+from .staged import StagedBackbone
 
 BIASES = ('shared', 'per-window')
 """What ``bias`` of an S3 may be."""
 
 
 @MODELS.register_module()
-class S3(ElasticBackbone):
+class S3(StagedBackbone):
     """S3 (AutoFormerV2), elastic (``space=``) or fixed (``arch=``).
 
     Any image size: sides are padded to the patch size with zeros, maps to whole windows with tokens that nothing
@@ -84,14 +85,11 @@ class S3(ElasticBackbone):
         super().__init__(arch, space, settings, init_cfg)
         largest = _maxima(self.space)
         _check_settings(settings, len(largest))
-        self.out_indices: tuple[int, ...] = settings['out_indices']
-        self._wanted = [index % len(largest) for index in self.out_indices]
         self._sides = [min(size) for size in stage_maps(settings['img_size'], patch_size, len(largest))]
-        self.embed_dims = tuple(stage.embed_dim for stage in largest)
+        self.stride, self.embed_dims = patch_size, tuple(stage.embed_dim for stage in largest)
         self.patch_embed = PatchEmbedding(self.embed_dims[0], patch_size)
         self.stages = nn.ModuleList(self._build_stage(s, largest) for s in range(len(largest)))
-        for s in set(self._wanted):
-            self.add_module(f'norm{s}', ElasticLayerNorm(self.embed_dims[s]))
+        self.add_norms()
         self.shared = tuple(self._share_channels(s) for s in range(len(largest)))
         self._init_parameters()
         self.set_arch(self.space.largest())
@@ -127,8 +125,8 @@ class S3(ElasticBackbone):
         if s + 1 < len(self.stages) and embed is not None:
             following = self._stages[s + 1].merging
             following.norm.inputs = following.reduction.inputs = embed.times(4)  # type: ignore[union-attr]
-        if s in self._wanted:
-            self.get_submodule(f'norm{s}').inputs = embed  # type: ignore[assignment]
+        if s in self.outs:
+            self.out_norm(s).inputs = embed
         for choices, block in zip(self.space.stages[s].blocks, stage.blocks):
             options = dict(choices.options)  # type: ignore[union-attr]
             hidden = [int(width * ratio) for width in widths for ratio in options['mlp_ratio']]
@@ -195,8 +193,8 @@ class S3(ElasticBackbone):
                 widths[ours.merging.norm] = 4 * stages[s - 1].embed_dim
             for choice, block in zip(stage.blocks, ours.blocks):
                 widths |= block.input_widths(stage.embed_dim, choice)  # type: ignore[operator]
-            if s in self._wanted:
-                widths[self.get_submodule(f'norm{s}')] = stage.embed_dim
+            if s in self.outs:
+                widths[self.out_norm(s)] = stage.embed_dim
         return widths
 
     def why_not_masked(self) -> str:
@@ -215,42 +213,19 @@ class S3(ElasticBackbone):
                 # A sample that lacks the block goes along with one that has it.
                 block.attn.share([min(size or max(sizes), self._sides[s]) for size in sizes], sharing)  # type: ignore[union-attr, operator]
 
-    def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
-        """The blocks of each stage."""
-        return tuple(tuple(stage.blocks) for stage in self._stages)
-
-    def out_channels(self, arch: Arch | None = None) -> tuple[int, ...]:
-        """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
-        widths = self.embed_dims if arch is None else [stage.embed_dim for stage in read_s3(arch)]
-        return tuple(widths[s] for s in self._wanted)
-
-    def out_shared(self) -> tuple[Channels | None, ...]:
-        """Those of the stages."""
-        return tuple(self.shared[s] for s in self._wanted)
-
-    def out_strides(self) -> tuple[int, ...]:
-        """The patch size, twice as much with every stage."""
-        return tuple(self.settings['patch_size'] * 2**s for s in self._wanted)
-
-    def is_output_weight(self, name: str) -> bool:
-        """Those of the norms: a norm an output."""
-        return name.startswith('norm')
-
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
-        if x.ndim != 4 or x.shape[1] != 3:
-            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         x, common = self.patch_embed(x), WindowTables(x.device)
         outs: dict[int, Tensor] = {}
-        for s, stage in enumerate(self._stages[: max(self._wanted) + 1]):
+        for s, stage in enumerate(self._stages[: max(self.outs) + 1]):
             if stage.merging is not None:
                 x = stage.merging(x)
             for b, block in enumerate(stage.blocks):
                 x = self.pass_block(block, s, b, x, common)
-            if s in self._wanted:
-                features = self.get_submodule(f'norm{s}')(x).permute(0, 3, 1, 2)
+            if s in self.outs:
+                features = self.out_norm(s)(x).permute(0, 3, 1, 2)
                 outs[s] = pad_channels(features, self.embed_dims[s], 1, self.shared[s]).contiguous()
-        return tuple(outs[s] for s in self._wanted)
+        return tuple(outs[s] for s in self.outs)
 
     @classmethod
     def cost(

@@ -30,7 +30,8 @@ from ..elastic import (
 from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch, SearchSpace
-from .base import ArchRef, ElasticBackbone, SpaceRef, check_ascending, check_rates, check_stages
+from .base import ArchRef, SpaceRef, check_ascending, check_rates, check_stages
+from .staged import StagedBackbone
 from .tokens import OUT_TYPES, as_map, as_tokens, format_tokens
 
 EPS = 1e-6
@@ -178,7 +179,7 @@ class Stage(nn.Module):
 
 
 @MODELS.register_module()
-class ViTRes(ElasticBackbone):
+class ViTRes(StagedBackbone):
     """ViT-Res (arXiv 2109.00642), elastic (``space=``) or fixed (``arch=``).
 
     Strides are 14, 28 and 56. Any image size: sides are padded to multiples of 14 with zeros, positions are
@@ -230,19 +231,16 @@ class ViTRes(ElasticBackbone):
         super().__init__(arch, space, settings, init_cfg)
         largest = _maxima(self.space)
         _check_settings(settings, len(largest))
-        self.out_indices: tuple[int, ...] = settings['out_indices']
         self.out_type = out_type
-        self._wanted = [index % len(largest) for index in self.out_indices]
         self._grids = stage_maps(settings['img_size'], STRIDE, len(largest))
-        self.embed_dims = tuple(stage.embed_dim for stage in largest)
+        self.stride, self.embed_dims = STRIDE, tuple(stage.embed_dim for stage in largest)
         self.head_dims = tuple(stage.head_dim for stage in largest)
         first = self.embed_dims[0]
         self.patch_embed = Stem(first)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, first))
         self.pos_embed = nn.Parameter(torch.zeros(1, 1 + math.prod(self._grids[0]), first))
         self.stages = nn.ModuleList(self._build_stage(s, largest) for s in range(len(largest)))
-        for s in set(self._wanted):
-            self.add_module(f'norm{s}', ElasticLayerNorm(self.embed_dims[s], EPS))
+        self.add_norms(EPS)
         self._init_parameters()
         self.set_arch(self.space.largest())
 
@@ -320,26 +318,9 @@ class ViTRes(ElasticBackbone):
             for choice, block in zip(stage.blocks, ours.blocks):
                 if choice is not None:
                     widths |= block.input_widths(stage.embed_dim, choice)  # type: ignore[operator]
-            if s in self._wanted:
-                widths[self.get_submodule(f'norm{s}')] = stage.embed_dim
+            if s in self.outs:
+                widths[self.out_norm(s)] = stage.embed_dim
         return widths
-
-    def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
-        """The blocks of each stage."""
-        return tuple(tuple(stage.blocks) for stage in self._stages)
-
-    def out_channels(self, arch: Arch | None = None) -> tuple[int, ...]:
-        """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
-        widths = self.embed_dims if arch is None else [stage.embed_dim for stage in read_vit_res(arch)]
-        return tuple(widths[s] for s in self._wanted)
-
-    def out_strides(self) -> tuple[int, ...]:
-        """14, twice as much with every stage."""
-        return tuple(STRIDE * 2**s for s in self._wanted)
-
-    def is_output_weight(self, name: str) -> bool:
-        """Those of the norms: a norm an output."""
-        return name.startswith('norm')
 
     def shared_modules(self) -> tuple[nn.Module, ...]:
         """The convolutions of the stem, up to the patches; batch norms there see all samples of a mixed batch."""
@@ -347,22 +328,20 @@ class ViTRes(ElasticBackbone):
 
     def prepare(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) → what the stem's convolutions make of it, (B, 24, H / 2, W / 2)."""
-        if x.ndim != 4 or x.shape[1] != 3:
-            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         return self.patch_embed(x)
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """What :meth:`prepare` made → features, one an out_index, at full width with zeros in inactive channels."""
         x, size = self._embed(x)
         outs: dict[int, Tensor] = {}
-        for s, stage in enumerate(self._stages[: max(self._wanted) + 1]):
+        for s, stage in enumerate(self._stages[: max(self.outs) + 1]):
             if stage.reduction is not None:
                 x, size = stage.reduction(x, size)
             for b, block in enumerate(stage.blocks):
                 x = self.pass_block(block, s, b, x)
-            if s in self._wanted:
-                outs[s] = format_tokens(self.get_submodule(f'norm{s}')(x), size, self.embed_dims[s], self.out_type)
-        return tuple(outs[s] for s in self._wanted)
+            if s in self.outs:
+                outs[s] = format_tokens(self.out_norm(s)(x), size, self.embed_dims[s], self.out_type)
+        return tuple(outs[s] for s in self.outs)
 
     def _embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """The tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""

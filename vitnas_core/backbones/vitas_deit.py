@@ -245,8 +245,6 @@ class ViTASDeiT(ElasticBackbone):
 
     def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
-        if x.ndim != 4 or x.shape[1] != 3:
-            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         bottom, right = (-side % self.patch_size for side in x.shape[-2:])
         if bottom or right:
             x = F.pad(x, (0, right, 0, bottom))

@@ -13,13 +13,12 @@ from ..costs import Cost
 from ..costs.reading import check_out_indices
 from ..costs.vitas_twins import OPS, TwinsBlock, read_vitas_twins, vitas_twins_cost
 from ..costs.vitas_twins import TwinsStage as StageChoices
-from ..elastic import Channels, ElasticLayerNorm, WindowTables, pad_channels
+from ..elastic import Channels, WindowTables, pad_channels
 from ..errors import ArchError, SpaceError, VitnasError
 from ..registry import MODELS
 from ..spaces import Arch
 from .base import (
     ArchRef,
-    ElasticBackbone,
     SpaceRef,
     block_options,
     check_ascending,
@@ -27,6 +26,7 @@ from .base import (
     check_stages,
     options_of,
 )
+from .staged import StagedBackbone
 from .vitas_deit import check_heads
 from .vitas_layers import Block, GlobalAttention, LocalAttention, Slot, TwinsStage
 
@@ -35,7 +35,7 @@ NORM_EPS = 1e-5
 
 
 @MODELS.register_module()
-class ViTASTwins(ElasticBackbone):
+class ViTASTwins(StagedBackbone):
     """ViTAS's Twins space, elastic (``space=``) or fixed (``arch=``); Twins-SVT are networks of it.
 
     A block attends to its window or to sub-sampled cells of the whole map; in a space it has weights for both. Any
@@ -90,12 +90,9 @@ class ViTASTwins(ElasticBackbone):
         self._check_space()
         largest = read_vitas_twins(self.space.largest())
         _check_settings(settings, len(largest))
-        self.out_indices: tuple[int, ...] = settings['out_indices']
-        self._wanted = [index % len(largest) for index in self.out_indices]
-        self.embed_dims = tuple(stage.embed_dim for stage in largest)
+        self.stride, self.embed_dims = patch_size, tuple(stage.embed_dim for stage in largest)
         self.stages = nn.ModuleList(self._build_stage(s, largest) for s in range(len(largest)))
-        for s in set(self._wanted):
-            self.add_module(f'norm{s}', ElasticLayerNorm(self.embed_dims[s], NORM_EPS))
+        self.add_norms(NORM_EPS)
         self.shared = tuple(self._share_channels(s) for s in range(len(largest)))
         self._init_parameters()
         self.set_arch(self.space.largest())
@@ -143,8 +140,8 @@ class ViTASTwins(ElasticBackbone):
         stage.proj.outputs = stage.norm.inputs = stage.peg.inputs = embed
         if s + 1 < len(self.stages):
             self._stages[s + 1].proj.inputs = embed
-        if s in self._wanted:
-            self.get_submodule(f'norm{s}').inputs = embed  # type: ignore[assignment]
+        if s in self.outs:
+            self.out_norm(s).inputs = embed
         for b, slot in enumerate(stage.blocks):
             options = block_options(self.space, s, b)
             for block in slot.values():  # type: ignore[operator, union-attr]
@@ -197,37 +194,14 @@ class ViTASTwins(ElasticBackbone):
                     slot.op = choice.op  # type: ignore[assignment]
                     slot[choice.op].set_choice(stage.embed_dim, choice.sizes)  # type: ignore[index]
 
-    def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
-        """The places for blocks of each stage."""
-        return tuple(tuple(stage.blocks) for stage in self._stages)
-
     def why_not_masked(self) -> str:
         """Always: another number of heads divides the same channels differently."""
         return 'ViTASTwins cannot share a masked pass among architectures, whose heads divide the same channels'
 
-    def out_channels(self, arch: Arch | None = None) -> tuple[int, ...]:
-        """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
-        widths = self.embed_dims if arch is None else [stage.embed_dim for stage in read_vitas_twins(arch)]
-        return tuple(widths[s] for s in self._wanted)
-
-    def out_shared(self) -> tuple[Channels | None, ...]:
-        """Those of the stages."""
-        return tuple(self.shared[s] for s in self._wanted)
-
-    def out_strides(self) -> tuple[int, ...]:
-        """The patch size, twice as much with every stage."""
-        return tuple(self.settings['patch_size'] * 2**s for s in self._wanted)
-
-    def is_output_weight(self, name: str) -> bool:
-        """Those of the norms: a norm an output."""
-        return name.startswith('norm')
-
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one an out_index, at full width with zeros in inactive channels."""
-        if x.ndim != 4 or x.shape[1] != 3:
-            raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         common, outs = WindowTables(x.device), {}
-        for s, stage in enumerate(self._stages[: max(self._wanted) + 1]):
+        for s, stage in enumerate(self._stages[: max(self.outs) + 1]):
             tokens = stage.embed(x)
             for b, slot in enumerate(stage.blocks):
                 tokens = self.pass_block(slot, s, b, tokens, common)
@@ -236,10 +210,10 @@ class ViTASTwins(ElasticBackbone):
             if not len(stage.blocks):
                 tokens = stage.encode(tokens)
             x = tokens.permute(0, 3, 1, 2)
-            if s in self._wanted:
-                features = self.get_submodule(f'norm{s}')(tokens).permute(0, 3, 1, 2)
+            if s in self.outs:
+                features = self.out_norm(s)(tokens).permute(0, 3, 1, 2)
                 outs[s] = pad_channels(features, self.embed_dims[s], 1, self.shared[s]).contiguous()
-        return tuple(outs[s] for s in self._wanted)
+        return tuple(outs[s] for s in self.outs)
 
     @classmethod
     def cost(
