@@ -1,0 +1,275 @@
+"""A transformer with BERT's shape and names, on torch's own attention: weight files in BERT's usual layout fit."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from mmengine.model import BaseModule
+from torch import Tensor, nn
+
+from ..checkpoints import load_file
+from ..errors import CheckpointError, VitnasError
+from ..registry import MODELS
+from .tokenizer import WordPiece
+
+EPS = 1e-12
+"""What BERT's norms add to the variance."""
+
+Question = str | Tensor
+"""Words, or the ids of tokens."""
+
+
+def dense(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer with BERT's initialisation."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.trunc_normal_(layer.weight, std=0.02)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class BertLayer(nn.Module):
+    """Attention and MLP, each with a residual and a norm behind it; modules are named as in BERT's files.
+
+    Args:
+        width: Width of the tokens.
+        num_heads: Heads, which divide the width.
+        hidden: Hidden width of the MLP.
+        drop: Dropout of the attention weights and of both branches.
+    """
+
+    def __init__(self, width: int, num_heads: int, hidden: int, drop: float) -> None:
+        super().__init__()
+        self.num_heads, self.drop = num_heads, drop
+        inner = {name: dense(width, width) for name in ('query', 'key', 'value')}
+        self.attention = nn.ModuleDict({'self': nn.ModuleDict(inner), 'output': _residual(width, width)})
+        self.intermediate = nn.ModuleDict({'dense': dense(width, hidden)})
+        self.output = _residual(hidden, width)
+
+    def weights(self, x: Tensor, mask: Tensor) -> Tensor:
+        """What each token attends to: tokens (B, N, D) and their mask (B, N) → (B, heads, N, N)."""
+        query, key, _ = self._heads(x)
+        scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+        return scores.masked_fill(~mask[:, None, None], -math.inf).softmax(-1)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Tokens (B, N, D) and which of them are there (B, N), at least one of each sample → (B, N, D)."""
+        query, key, value = self._heads(x)
+        drop = self.drop if self.training else 0.0
+        out = F.scaled_dot_product_attention(query, key, value, mask[:, None, None], drop)
+        x = self._add(x, out.transpose(1, 2).flatten(2), self.attention['output'])  # type: ignore[arg-type]
+        return self._add(x, F.gelu(self.intermediate['dense'](x)), self.output)
+
+    def _heads(self, x: Tensor) -> list[Tensor]:
+        """Queries, keys and values, each (B, heads, N, d)."""
+        layers: Mapping[str, nn.Module] = self.attention['self']  # type: ignore[assignment]
+        return [layers[n](x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for n in ('query', 'key', 'value')]
+
+    def _add(self, x: Tensor, branch: Tensor, layers: nn.ModuleDict) -> Tensor:
+        return layers['LayerNorm'](x + F.dropout(layers['dense'](branch), self.drop, self.training))
+
+
+def _residual(inputs: int, width: int) -> nn.ModuleDict:
+    return nn.ModuleDict({'dense': dense(inputs, width), 'LayerNorm': nn.LayerNorm(width, EPS)})
+
+
+class BertModule(BaseModule):
+    """What text encoder and fusion have in common: layers, and a way to take weights from a file of BERT.
+
+    Args:
+        width: Width of the tokens.
+        depth: Number of layers.
+        num_heads: Heads of a layer.
+        hidden: Hidden width of the MLPs.
+        drop_rate: Dropout.
+        init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT. Defaults to None.
+
+    Raises:
+        VitnasError: The heads do not divide the width, or a number is out of range.
+    """
+
+    def __init__(
+        self, width: int, depth: int, num_heads: int, hidden: int | None, drop_rate: float, init_cfg: dict | None
+    ) -> None:
+        super().__init__(init_cfg)
+        name = type(self).__name__
+        if num_heads < 1 or width % num_heads:
+            raise VitnasError(f'num_heads of {name} should divide its width {width}, but got {num_heads}')
+        if depth < 0 or not 0 <= drop_rate < 1:
+            raise VitnasError(
+                f'{name} should have depth ≥ 0 and 0 ≤ drop_rate < 1, but got depth={depth}, drop_rate={drop_rate}'
+            )
+        self.width, self.drop_rate = width, drop_rate
+        layers = [BertLayer(width, num_heads, hidden or 4 * width, drop_rate) for _ in range(depth)]
+        self.encoder = nn.ModuleDict({'layer': nn.ModuleList(layers)})
+
+    @property
+    def layers(self) -> Sequence[BertLayer]:
+        """The layers, first to last."""
+        return list(self.encoder['layer'])  # type: ignore[arg-type, call-overload]
+
+    def run(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Tokens (B, N, D) and their mask (B, N) through all layers."""
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+    def init_weights(self) -> None:
+        """Take the weights of a file where ``init_cfg`` names one; the others have theirs already."""
+        if self.init_cfg and not self.is_init:
+            self.load_bert(self.init_cfg['checkpoint'])
+        self._is_init = True
+
+    def load_bert(self, path: str | os.PathLike) -> None:
+        """Take the weights of a file in BERT's usual layout; what is not needed of it is left out.
+
+        Raises:
+            CheckpointError: The file lacks a weight, or has it in another shape.
+        """
+        weights = read_bert(path)
+        own = self.state_dict()
+        for name, tensor in own.items():
+            source = self.bert_names().get(name, lambda found, name=name: found.get(name))(weights)
+            if source is None or source.shape != tensor.shape:
+                has = 'lacks it' if source is None else f'has {tuple(source.shape)}'
+                raise CheckpointError(f'{name} should have shape {tuple(tensor.shape)}, but {path} {has}')
+            tensor.copy_(source)
+
+    def bert_names(self) -> dict[str, Callable[[Mapping[str, Tensor]], Tensor | None]]:
+        """How weights are found that are called otherwise in BERT's files."""
+        return {}
+
+
+def read_bert(path: str | os.PathLike) -> dict[str, Tensor]:
+    """The weights of a file of BERT, without the prefix of whole models, norms in today's names."""
+    weights = load_file(path)['state_dict']
+    renamed = {}
+    for name, tensor in weights.items():
+        for old, new in (('.gamma', '.weight'), ('.beta', '.bias')):
+            if name.endswith(f'LayerNorm{old}'):
+                name = name.removesuffix(old) + new
+        renamed[name.removeprefix('bert.')] = tensor
+    return renamed
+
+
+@MODELS.register_module()
+class BertEncoder(BertModule):
+    """Questions to tokens: BERT's embeddings and, if asked for, its layers.
+
+    Args:
+        vocab: A vocabulary file of WordPiece, one token a line.
+        vocab_size: Rows of the table of tokens. Defaults to 30522, BERT's.
+        width: Width of the tokens. Defaults to 768.
+        depth: Number of layers. Defaults to 0: embeddings alone, as SOHO.
+        num_heads: Heads of a layer. Defaults to 12.
+        hidden: Hidden width of the MLPs. Defaults to None: four times the width.
+        positions: Rows of the table of positions. Defaults to 512.
+        max_length: Longer questions are cut to so many tokens. Defaults to 64.
+        drop_rate: Dropout. Defaults to 0.1.
+        init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT. Defaults to None.
+
+    Raises:
+        VitnasError: As :class:`BertModule`, or ``max_length`` is more than there are positions.
+    """
+
+    def __init__(
+        self,
+        vocab: str,
+        vocab_size: int = 30522,
+        width: int = 768,
+        depth: int = 0,
+        num_heads: int = 12,
+        hidden: int | None = None,
+        positions: int = 512,
+        max_length: int = 64,
+        drop_rate: float = 0.1,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(width, depth, num_heads, hidden, drop_rate, init_cfg)
+        if not 3 <= max_length <= positions:
+            raise VitnasError(f'max_length should be 3 to {positions}, the positions, but got {max_length}')
+        self.tokenizer = WordPiece(vocab, vocab_size, max_length)
+        sizes = {'word': vocab_size, 'position': positions, 'token_type': 2}
+        tables = {f'{name}_embeddings': nn.Embedding(size, width) for name, size in sizes.items()}
+        for table in tables.values():
+            nn.init.trunc_normal_(table.weight, std=0.02)
+        self.embeddings = nn.ModuleDict({**tables, 'LayerNorm': nn.LayerNorm(width, EPS)})
+
+    def forward(self, questions: Sequence[Question]) -> tuple[Tensor, Tensor]:
+        """Embed questions.
+
+        Args:
+            questions: Their words, or the ids of their tokens.
+
+        Returns:
+            The tokens, (B, N, D), and which of them are no padding, (B, N).
+
+        Raises:
+            VitnasError: The vocabulary cannot be read, or knows no word of a question.
+        """
+        tables: dict[str, Any] = dict(self.embeddings.items())
+        device = tables['LayerNorm'].weight.device
+        ids = [self.tokenizer(q) if isinstance(q, str) else q for q in questions]
+        longest = max(len(one) for one in ids)
+        padded = torch.stack([F.pad(one, (0, longest - len(one))) for one in ids]).to(device)
+        lengths = torch.tensor([len(one) for one in ids], device=device)
+        places = torch.arange(longest, device=device)
+        x = tables['word_embeddings'](padded) + tables['position_embeddings'](places)
+        x = tables['LayerNorm'](x + tables['token_type_embeddings'].weight[0])
+        mask = places < lengths[:, None]
+        return self.run(F.dropout(x, self.drop_rate, self.training), mask), mask
+
+
+@MODELS.register_module()
+class FusionTransformer(BertModule):
+    """Tokens of a question and of an image attend to each other, in layers of BERT's shape.
+
+    Args:
+        width: Width of the tokens. Defaults to 768.
+        depth: Number of layers. Defaults to 12.
+        num_heads: Heads of a layer. Defaults to 12.
+        hidden: Hidden width of the MLPs. Defaults to None: four times the width.
+        drop_rate: Dropout. Defaults to 0.1.
+        init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT. Defaults to None.
+    """
+
+    def __init__(
+        self,
+        width: int = 768,
+        depth: int = 12,
+        num_heads: int = 12,
+        hidden: int | None = None,
+        drop_rate: float = 0.1,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(width, depth, num_heads, hidden, drop_rate, init_cfg)
+        self.image_type = nn.Parameter(nn.init.trunc_normal_(torch.empty(width), std=0.02))
+
+    def bert_names(self) -> dict[str, Callable[[Mapping[str, Tensor]], Tensor | None]]:
+        """Tokens of the image are BERT's second segment."""
+
+        def second(weights: Mapping[str, Tensor]) -> Tensor | None:
+            table = weights.get('embeddings.token_type_embeddings.weight')
+            return None if table is None or len(table) < 2 else table[1]
+
+        return {'image_type': second}
+
+    def forward(self, text: Tensor, mask: Tensor, image: Tensor | None) -> Tensor:
+        """Fuse.
+
+        Args:
+            text: Tokens of the questions, (B, N, D).
+            mask: Which of them are no padding, (B, N).
+            image: Tokens of the images, (B, M, D); None for questions alone.
+
+        Returns:
+            All tokens, (B, N + M, D), those of the question first.
+        """
+        if image is None:
+            return self.run(text, mask)
+        there = mask.new_ones(image.shape[:2])
+        return self.run(torch.cat([text, image + self.image_type], 1), torch.cat([mask, there], 1))

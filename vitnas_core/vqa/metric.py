@@ -1,0 +1,47 @@
+"""VQA accuracy by the official formula."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import Any
+
+from mmpretrain.evaluation.metrics import VQAAcc
+
+from ..errors import DatasetError
+from ..registry import METRICS
+from .answers import score
+
+
+@METRICS.register_module()
+class VQAAccuracy(VQAAcc):
+    """The mean score of the predicted answers in percent, in all and of each type of answer.
+
+    mmpretrain's ``VQAAcc`` counts an answer that one of ten people gave as a third; the official evaluation leaves each
+    of them out in turn, which makes it 0.3 (and 0.6 and 0.9 for two and three).
+    """
+
+    def process(self, data_batch: Any, data_samples: Sequence[dict]) -> None:
+        """Keep what was predicted and what people answered.
+
+        Raises:
+            DatasetError: There are no answers to compare with.
+        """
+        for sample in data_samples:
+            if sample.get('gt_answer') is None:
+                raise DatasetError(
+                    f'question {sample.get("question_id")} has no answers to compare with; give ann_file, or '
+                    f'test_evaluator=dict(type="ReportVQA", file_path=…) for the file that the server takes'
+                )
+            keys = ('pred_answer', 'gt_answer', 'gt_answer_weight', 'answer_type')
+            self.results.append({key: sample.get(key) for key in keys})
+
+    def compute_metrics(self, results: list[dict]) -> dict[str, float]:
+        """``acc`` and, where types are known, ``acc_yes/no``, ``acc_number``, ``acc_other``."""
+        scores: dict[str, list[float]] = {'acc': []}
+        for result in results:
+            value = 100 * score(result['pred_answer'], result['gt_answer'], result['gt_answer_weight'])
+            scores['acc'].append(value)
+            if result['answer_type']:
+                scores.setdefault(f'acc_{result["answer_type"]}', []).append(value)
+        return {name: mean(values) for name, values in sorted(scores.items())}

@@ -1,0 +1,63 @@
+"""WordPiece, by the ``tokenizers`` library, with a vocabulary file of BERT."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import VitnasError
+
+PAD, UNKNOWN, START, END = SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]')
+"""Tokens that every vocabulary has, padding on its first line."""
+
+
+class WordPiece:
+    """Question to ids of tokens, lower case, between ``[CLS]`` and ``[SEP]``; the file is read at the first question.
+
+    Args:
+        vocab: The vocabulary file, one token a line.
+        size: How many lines it may have.
+        max_length: Longer questions are cut to so many tokens.
+    """
+
+    def __init__(self, vocab: str | Path, size: int, max_length: int) -> None:
+        self.vocab, self.size, self.max_length = Path(vocab), size, max_length
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import BertWordPieceTokenizer  # not needed by who does not ask questions
+
+        if not self.vocab.is_file():
+            raise VitnasError(f'there is no vocabulary file {self.vocab}; it should have one token of WordPiece a line')
+        lines = self.vocab.read_text(encoding='utf-8').splitlines()
+        missing = [token for token in SPECIAL if token not in lines]
+        if missing or lines[0] != PAD:
+            what = f'lacks {missing[0]}' if missing else f'should have {PAD} on its first line, but has {lines[0]!r}'
+            raise VitnasError(f'the vocabulary {self.vocab} {what}')
+        if len(lines) > self.size:
+            raise VitnasError(f'{self.vocab} has {len(lines):,} tokens, but vocab_size is {self.size:,}')
+        tokenizer = BertWordPieceTokenizer(str(self.vocab), lowercase=True)
+        tokenizer.enable_truncation(self.max_length)
+        return tokenizer
+
+    def __call__(self, question: str) -> Tensor:
+        """The ids of a question's tokens.
+
+        Raises:
+            VitnasError: The file cannot be used, or knows none of the question's words.
+        """
+        found = self._tokenizer.encode(question)
+        if all(token in SPECIAL for token in found.tokens):
+            raise VitnasError(f'the vocabulary {self.vocab} knows no word of the question {question!r}')
+        return torch.tensor(found.ids)
+
+    def tokens(self, question: str) -> list[str]:
+        """The tokens of a question as words, ``[CLS]`` and ``[SEP]`` included."""
+        return self._tokenizer.encode(question).tokens
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != '_tokenizer'}
