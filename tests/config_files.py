@@ -26,7 +26,8 @@ from .tiny_sets import datasets_of, make_tiny
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = {path.stem: path for path in sorted((ROOT / 'projects').glob('*/configs/**/*.py'))}
 CLASSIFICATION = sorted(stem for stem, path in CONFIGS.items() if 'classification' in path.parts)
-DENSE = [stem for stem in CONFIGS if stem not in CLASSIFICATION]
+DENSE = [stem for stem, path in CONFIGS.items() if {'detection', 'segmentation'} & set(path.parts)]
+VQA = [stem for stem, path in CONFIGS.items() if 'vqa' in path.parts]
 
 # The smallest search of each kind: two candidates.
 SMALL_SEARCH: dict[str, dict[str, Any]] = {

@@ -141,6 +141,30 @@ def _scenes(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generato
     return {}
 
 
+def _vqa(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> dict[str, Any]:
+    """Two images with three and two questions a split, in VQA v2's files or in those of the scenes."""
+    scenes = root.name == 'vqa'
+    names = ('v2_OpenEnded_scenes_{}_questions', 'v2_scenes_{}_annotations')
+    if not scenes:
+        names = ('annotations/v2_OpenEnded_mscoco_{}_questions', 'annotations/v2_mscoco_{}_annotations')
+    for split in ('train', 'val') if scenes else ('train2014', 'val2014', 'test2015'):
+        entries: tuple[list[dict], list[dict]] = ([], [])
+        for image, number in ((1, 3), (2, 2)):
+            name = f'scene_{image:012}.png' if scenes else f'COCO_{split}_{image:012}.jpg'
+            _write_image(root / split / name, rng, 64, 96)
+            for i in range(number):
+                ids = dict(image_id=image, question_id=1000 * image + i)
+                entries[0].append(dict(ids, question=('Is there a 7?', 'How many digits are there?')[i % 2]))
+                answers = [dict(answer=('yes', '2')[i % 2], answer_id=j) for j in range(10)]
+                entries[1].append(dict(ids, answers=answers, answer_type=('yes/no', 'number')[i % 2]))
+        for name, key, found in zip(names, ('questions', 'annotations'), entries):
+            if not (key == 'annotations' and split == 'test2015'):
+                path = root / f'{name.format(split)}.json'
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(json.dumps({key: found}))
+    return {}
+
+
 def _write_image(path: Path, rng: np.random.Generator, height: int, width: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     image = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
@@ -163,6 +187,7 @@ TINY_SETS: dict[str, Callable[[Path, pytest.MonkeyPatch, np.random.Generator], d
     'ADE20KDataset': _ade20k,
     'CityscapesDataset': _cityscapes,
     'Scenes': _scenes,
+    'VQADataset': _vqa,
 }
 
 

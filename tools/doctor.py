@@ -42,6 +42,7 @@ RANGES: dict[str, tuple[str, str]] = {
     'pymoo': ('0.6.1.6', ''),
     'scipy': ('1.10', ''),
     'matplotlib': ('3.7', ''),
+    'tokenizers': ('0.20', ''),
     'ftfy': ('', ''),
     'regex': ('', ''),
 }

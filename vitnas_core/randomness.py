@@ -30,7 +30,7 @@ def kept() -> Iterator[None]:
 
 
 def seed_globals(*key: int) -> None:
-    """Seed the global generators of Python, numpy and torch (CPU) by a key; only inside :func:`kept`."""
+    """Seed the global generators of Python, numpy and torch (CPU) by a key; :func:`kept` puts them back."""
     words = np.random.SeedSequence(key).generate_state(4)
     random.seed(int(words[0]))
     np.random.seed(int(words[1]))

@@ -29,6 +29,7 @@ HEALTHY = {
     'safetensors': '0.8.0',
     'scikit-learn': '1.9.1',
     'pymoo': '0.6.2',
+    'tokenizers': '0.23.3',
     'scipy': '1.17.1',
     'matplotlib': '3.11.2',
     'ftfy': '6.3.1',

@@ -38,6 +38,9 @@ PROPOSALS, MASK_ROIS = 1000, 100
 These are the numbers behind printed "FLOPs": mmdet 2's ``forward_dummy``.
 """
 
+QUESTION = 16
+"""Tokens of the question that a model of questions is asked."""
+
 
 def count(cfg: Config, shape: tuple[int, int], proposals: int = PROPOSALS) -> dict[str, Cost]:
     """What a model costs, part by part.
@@ -146,7 +149,8 @@ def _run(model: nn.Module, images: Tensor, proposals: int) -> None:
         return
     shape = tuple(images.shape[-2:])
     sizes = dict(img_shape=shape, ori_shape=shape, pad_shape=shape, batch_input_shape=shape, scale_factor=(1.0, 1.0))
-    model(images, [BaseDataElement(metainfo=sizes)], mode='tensor')
+    question = torch.ones(QUESTION, dtype=torch.long, device=images.device)
+    model(images, [BaseDataElement(metainfo=sizes, question=question)], mode='tensor')
 
 
 def _run_two_stages(model: Any, images: Tensor, proposals: int) -> None:
@@ -239,7 +243,8 @@ def main(args: list[str] | None = None) -> dict[str, Cost]:
     shape = (options.shape[0], options.shape[-1]) if options.shape else default
     costs = count(cfg, shape, options.proposals)
     rows = [[name, f'{cost.params:,}', f'{cost.macs:,}'] for name, cost in costs.items()]
-    print(table([f'part, at {shape[0]} x {shape[1]}', 'params', 'MACs'], rows))
+    asked = f', {QUESTION} tokens' if 'text' in costs else ''
+    print(table([f'part, at {shape[0]} x {shape[1]}{asked}', 'params', 'MACs'], rows))
     if owner_of(cfg.model) is not None:
         backbone = backbone_of(cfg.model)
         printed = backbone.price(backbone.arch, shape).macs

@@ -20,14 +20,17 @@ from .tokenizer import WordPiece
 EPS = 1e-12
 """What BERT's norms add to the variance."""
 
+STD = 0.02
+"""Standard deviation of BERT's weights before training."""
+
 Question = str | Tensor
 """Words, or the ids of tokens."""
 
 
-def dense(inputs: int, outputs: int) -> nn.Linear:
+def dense(inputs: int, outputs: int, std: float = STD) -> nn.Linear:
     """A linear layer with BERT's initialisation."""
     layer = nn.Linear(inputs, outputs)
-    nn.init.trunc_normal_(layer.weight, std=0.02)
+    nn.init.trunc_normal_(layer.weight, std=std)
     nn.init.zeros_(layer.bias)
     return layer
 
@@ -40,15 +43,16 @@ class BertLayer(nn.Module):
         num_heads: Heads, which divide the width.
         hidden: Hidden width of the MLP.
         drop: Dropout of the attention weights and of both branches.
+        std: Standard deviation of the weights before training.
     """
 
-    def __init__(self, width: int, num_heads: int, hidden: int, drop: float) -> None:
+    def __init__(self, width: int, num_heads: int, hidden: int, drop: float, std: float = STD) -> None:
         super().__init__()
         self.num_heads, self.drop = num_heads, drop
-        inner = {name: dense(width, width) for name in ('query', 'key', 'value')}
-        self.attention = nn.ModuleDict({'self': nn.ModuleDict(inner), 'output': _residual(width, width)})
-        self.intermediate = nn.ModuleDict({'dense': dense(width, hidden)})
-        self.output = _residual(hidden, width)
+        inner = {name: dense(width, width, std) for name in ('query', 'key', 'value')}
+        self.attention = nn.ModuleDict({'self': nn.ModuleDict(inner), 'output': _residual(width, width, std)})
+        self.intermediate = nn.ModuleDict({'dense': dense(width, hidden, std)})
+        self.output = _residual(hidden, width, std)
 
     def weights(self, x: Tensor, mask: Tensor) -> Tensor:
         """What each token attends to: tokens (B, N, D) and their mask (B, N) → (B, heads, N, N)."""
@@ -73,8 +77,8 @@ class BertLayer(nn.Module):
         return layers['LayerNorm'](x + F.dropout(layers['dense'](branch), self.drop, self.training))
 
 
-def _residual(inputs: int, width: int) -> nn.ModuleDict:
-    return nn.ModuleDict({'dense': dense(inputs, width), 'LayerNorm': nn.LayerNorm(width, EPS)})
+def _residual(inputs: int, width: int, std: float) -> nn.ModuleDict:
+    return nn.ModuleDict({'dense': dense(inputs, width, std), 'LayerNorm': nn.LayerNorm(width, EPS)})
 
 
 class BertModule(BaseModule):
@@ -86,14 +90,22 @@ class BertModule(BaseModule):
         num_heads: Heads of a layer.
         hidden: Hidden width of the MLPs.
         drop_rate: Dropout.
-        init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT. Defaults to None.
+        init_std: Standard deviation of the layers' weights before training.
+        init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT.
 
     Raises:
         VitnasError: The heads do not divide the width, or a number is out of range.
     """
 
     def __init__(
-        self, width: int, depth: int, num_heads: int, hidden: int | None, drop_rate: float, init_cfg: dict | None
+        self,
+        width: int,
+        depth: int,
+        num_heads: int,
+        hidden: int | None,
+        drop_rate: float,
+        init_std: float,
+        init_cfg: dict | None,
     ) -> None:
         super().__init__(init_cfg)
         name = type(self).__name__
@@ -104,7 +116,7 @@ class BertModule(BaseModule):
                 f'{name} should have depth ≥ 0 and 0 ≤ drop_rate < 1, but got depth={depth}, drop_rate={drop_rate}'
             )
         self.width, self.drop_rate = width, drop_rate
-        layers = [BertLayer(width, num_heads, hidden or 4 * width, drop_rate) for _ in range(depth)]
+        layers = [BertLayer(width, num_heads, hidden or 4 * width, drop_rate, init_std) for _ in range(depth)]
         self.encoder = nn.ModuleDict({'layer': nn.ModuleList(layers)})
 
     @property
@@ -170,6 +182,8 @@ class BertEncoder(BertModule):
         positions: Rows of the table of positions. Defaults to 512.
         max_length: Longer questions are cut to so many tokens. Defaults to 64.
         drop_rate: Dropout. Defaults to 0.1.
+        init_std: Standard deviation of the layers' weights before training. Defaults to 0.02, which is for BERT's
+            width; narrower layers want more.
         init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT. Defaults to None.
 
     Raises:
@@ -187,9 +201,10 @@ class BertEncoder(BertModule):
         positions: int = 512,
         max_length: int = 64,
         drop_rate: float = 0.1,
+        init_std: float = STD,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(width, depth, num_heads, hidden, drop_rate, init_cfg)
+        super().__init__(width, depth, num_heads, hidden, drop_rate, init_std, init_cfg)
         if not 3 <= max_length <= positions:
             raise VitnasError(f'max_length should be 3 to {positions}, the positions, but got {max_length}')
         self.tokenizer = WordPiece(vocab, vocab_size, max_length)
@@ -234,6 +249,8 @@ class FusionTransformer(BertModule):
         num_heads: Heads of a layer. Defaults to 12.
         hidden: Hidden width of the MLPs. Defaults to None: four times the width.
         drop_rate: Dropout. Defaults to 0.1.
+        init_std: Standard deviation of the layers' weights before training. Defaults to 0.02, which is for BERT's
+            width; narrower layers want more.
         init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT. Defaults to None.
     """
 
@@ -244,9 +261,10 @@ class FusionTransformer(BertModule):
         num_heads: int = 12,
         hidden: int | None = None,
         drop_rate: float = 0.1,
+        init_std: float = STD,
         init_cfg: dict | None = None,
     ) -> None:
-        super().__init__(width, depth, num_heads, hidden, drop_rate, init_cfg)
+        super().__init__(width, depth, num_heads, hidden, drop_rate, init_std, init_cfg)
         self.image_type = nn.Parameter(nn.init.trunc_normal_(torch.empty(width), std=0.02))
 
     def bert_names(self) -> dict[str, Callable[[Mapping[str, Tensor]], Tensor | None]]:

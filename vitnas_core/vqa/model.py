@@ -44,9 +44,9 @@ class TokenNeck(BaseModule):
         x = maps[-1]
         if x.ndim != 4:
             raise VitnasError(f'TokenNeck should be given maps (B, C, H, W), but got {tuple(x.shape)}; see out_type')
-        tokens = self.proj(x.flatten(2).transpose(1, 2))
+        tokens = self.norm(self.proj(x.flatten(2).transpose(1, 2)))
         places = build_sincos2d_pos_embed(list(x.shape[-2:]), tokens.shape[-1], device=x.device)
-        return F.dropout(self.norm(tokens + places.to(tokens)), self.drop_rate, self.training)
+        return F.dropout(tokens + places.to(tokens), self.drop_rate, self.training)
 
 
 @MODELS.register_module()

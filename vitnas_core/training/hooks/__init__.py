@@ -8,6 +8,7 @@ from .progressive import ProgressiveLearningHook
 from .recalibrate import RecalibrateHook
 from .report import SupernetReportHook, read_report
 from .sampler import SamplerStateHook, SamplerTrainHook
+from .seeding import StepSeedHook
 from .sorting import SortChannelsHook
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     'SamplerStateHook',
     'SamplerTrainHook',
     'SortChannelsHook',
+    'StepSeedHook',
     'SupernetReportHook',
     'read_conflicts',
     'read_report',

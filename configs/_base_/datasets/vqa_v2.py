@@ -1,0 +1,70 @@
+"""VQA v2 on COCO's images of 2014, at 384 × 384, in its usual files.
+
+``data/coco`` has ``train2014/``, ``val2014/``, ``test2015/`` and ``annotations/`` with VQA's questions and answers. The
+answers to choose from: ``python tools/dataset_converters/vqa_answers.py
+data/coco/annotations/v2_mscoco_{train,val}2014_annotations.json --out data/coco/annotations/vqa_answers_3129.json``.
+"""
+
+data_root = 'data/coco'
+data_preprocessor = dict(
+    type='MultiModalDataPreprocessor', mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], to_rgb=True
+)
+
+keys = ['question', 'gt_answer', 'gt_answer_weight', 'answer_type']
+# Not mirrored: left and right are asked for.
+train_pipeline = [
+    dict(type='LoadImageFromFile'),
+    dict(type='Resize', scale=(384, 384), interpolation='bicubic', backend='pillow'),
+    dict(type='PackInputs', algorithm_keys=keys, meta_keys=['question_id', 'img_path']),
+]
+test_pipeline = train_pipeline
+
+train_set = dict(
+    type='vitnas.VQADataset',
+    data_root=data_root,
+    data_prefix='train2014',
+    question_file='annotations/v2_OpenEnded_mscoco_train2014_questions.json',
+    ann_file='annotations/v2_mscoco_train2014_annotations.json',
+)
+val_set = dict(
+    type='vitnas.VQADataset',
+    data_root=data_root,
+    data_prefix='val2014',
+    question_file='annotations/v2_OpenEnded_mscoco_val2014_questions.json',
+    ann_file='annotations/v2_mscoco_val2014_annotations.json',
+)
+test_set = dict(
+    type='vitnas.VQADataset',
+    data_root=data_root,
+    data_prefix='test2015',
+    question_file='annotations/v2_OpenEnded_mscoco_test2015_questions.json',
+)
+
+# An image with two of its questions; with a second head each is shown with another image, too: four pairs.
+train_dataloader = dict(
+    batch_size=64,
+    num_workers=8,
+    persistent_workers=True,
+    collate_fn=dict(type='default_collate'),
+    sampler=dict(type='DefaultSampler', shuffle=True),
+    dataset=dict(**train_set, questions_per_image=2, pipeline=train_pipeline),
+)
+val_dataloader = dict(
+    batch_size=64,
+    num_workers=8,
+    persistent_workers=True,
+    collate_fn=dict(type='default_collate'),
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(**val_set, pipeline=test_pipeline),
+)
+val_evaluator = dict(type='vitnas.VQAAccuracy')
+# What the server takes for test-dev and test-std.
+test_dataloader = dict(
+    batch_size=64,
+    num_workers=8,
+    persistent_workers=True,
+    collate_fn=dict(type='default_collate'),
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(**test_set, pipeline=test_pipeline),
+)
+test_evaluator = dict(type='ReportVQA', file_path='vqa_test2015.json')

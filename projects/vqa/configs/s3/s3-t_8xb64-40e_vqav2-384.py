@@ -1,0 +1,23 @@
+"""S3-T answers VQA v2's questions: the setting of its paper (arXiv 2111.14725, App. C), SOHO without its dictionary.
+
+BERT's vocabulary and weights, in their usual files: ``data/bert/vocab.txt``, ``data/bert/model.safetensors``. Weights
+of the backbone: ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
+"""
+
+_base_ = [
+    '../../../../configs/_base_/datasets/vqa_v2.py',
+    '../../../../configs/_base_/schedules/soho_bs2048_40e.py',
+    '../../../../configs/_base_/default_runtime.py',
+]
+
+bert = dict(type='Pretrained', checkpoint='data/bert/model.safetensors')
+model = dict(
+    type='vitnas.VQAModel',
+    data_preprocessor=_base_.data_preprocessor,
+    backbone=dict(type='vitnas.S3', arch='s3-t'),
+    neck=dict(type='vitnas.TokenNeck', in_channels='auto'),
+    text=dict(type='vitnas.BertEncoder', vocab='data/bert/vocab.txt', init_cfg=bert),
+    fusion=dict(type='vitnas.FusionTransformer', init_cfg=bert),
+    head=dict(type='vitnas.VQAHead', answers='data/coco/annotations/vqa_answers_3129.json', num_answers=3129),
+    match=dict(type='vitnas.MatchHead'),
+)

@@ -1,0 +1,61 @@
+"""Ask a model about an image and see where it looks: ``show_vqa.py IMAGE QUESTION… --out FILE``.
+
+Each question is a row: the likeliest answers, and the image under the attention of the question's first token, a
+picture a layer of the fusion. The default model is that of the scenes of digits, once it is trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mmengine.registry import MODELS, init_default_scope
+
+import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from vitnas_core.checkpoints import load_weights
+from vitnas_core.errors import VitnasError
+from vitnas_core.launch import read_config
+from vitnas_core.visualization import save_png
+from vitnas_core.visualization.vqa import draw_looks
+from vitnas_core.vqa import VQAModel
+from vitnas_core.vqa.attention import Look, look, read_image
+
+CONFIG = 'projects/vqa/configs/digits/s3-micro_8e_scenes.py'
+CHECKPOINT = 'work_dirs/s3-micro_8e_scenes/epoch_8.pth'
+
+
+def parse_args(args: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('image', type=Path, help='image file')
+    parser.add_argument('questions', nargs='+', metavar='question', help='one question or several')
+    parser.add_argument('--config', default=CONFIG, help=f'config of the model; defaults to {CONFIG}')
+    parser.add_argument('--checkpoint', default=CHECKPOINT, help=f'its weights; defaults to {CHECKPOINT}')
+    parser.add_argument('--out', type=Path, default=Path('vqa.png'), help='the picture; defaults to vqa.png')
+    parser.set_defaults(launcher='none', work_dir=None, cfg_options={})
+    return parser.parse_args(args)
+
+
+def main(args: list[str] | None = None) -> list[Look]:
+    """Print the answers, write the picture; what was seen is returned."""
+    options = parse_args(args)
+    image = read_image(options.image)
+    cfg = read_config(options)
+    init_default_scope(cfg.get('default_scope'))
+    model = MODELS.build(cfg.model)
+    if not isinstance(model, VQAModel):
+        raise VitnasError(f'{options.config} should have a vitnas.VQAModel, but has a {type(model).__name__}')
+    load_weights(model, options.checkpoint)
+    looks = [look(model, cfg.test_pipeline, options.image, question) for question in options.questions]
+    for one in looks:
+        print(f'{one.question} {", ".join(f"{answer} ({100 * score:.0f} %)" for answer, score in one.answers)}')
+    save_png(draw_looks(image, looks), options.out)
+    print(f'Picture: {options.out}')
+    return looks
+
+
+if __name__ == '__main__':
+    try:
+        main()
+    except VitnasError as err:
+        raise SystemExit(f'{type(err).__name__}: {err}') from None
