@@ -18,6 +18,7 @@ from tools.benchmarks.studylib.statistics import paired_difference, score_rankin
 from tools.benchmarks.studylib.truth import TrueArch, Truth, choose_archs
 from tools.benchmarks.truth import read_model, recipe_digest
 from tools.dataset_converters import fashion_mnist
+from vitnas_core import zoo
 from vitnas_core.backbones import AutoFormer
 from vitnas_core.errors import DatasetError, VitnasError
 from vitnas_core.registry import DATASETS
@@ -156,6 +157,16 @@ def test_a_supernet_is_scored(tmp_path: Path, rng: np.random.Generator) -> None:
     assert found['searched_macs'] == supernet.price(archs[3]).macs < found['largest_macs']
     for arch in supernet.draw(found['searched_macs'], 3, rng):
         assert abs(supernet.price(arch).macs / found['searched_macs'] - 1) <= 0.05
+
+    config.dump(tmp_path / 'search.py')
+    (tmp_path / 'arch.json').write_text(archs[3].to_json())
+    files = [str(tmp_path / name) for name in ('search.py', 'net.pth', 'arch.json')]
+    score.main(['draw', *files, '--out', str(tmp_path / 'drawn'), '--seed', '1'])
+    drawn, largest = (zoo.load_arch(tmp_path / f'drawn/{name}.json') for name in ('random', 'largest'))
+    measures = json.loads((tmp_path / 'drawn/measures.json').read_text())
+    assert drawn in supernet.space and largest == supernet.space.largest()
+    assert measures['random_macs'] == supernet.price(drawn).macs
+    assert abs(measures['random_macs'] / measures['searched_macs'] - 1) <= 0.05
 
 
 def test_the_best_under_budgets_is_tested(tmp_path: Path, rng: np.random.Generator) -> None:

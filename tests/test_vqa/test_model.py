@@ -45,7 +45,7 @@ def config(files: Path, name: str = 's3', **more: Any) -> dict[str, Any]:
             max_length=12,
             drop_rate=0.0,
         ),
-        fusion=dict(type='vitnas.FusionTransformer', width=16, depth=2, num_heads=2, drop_rate=0.0),
+        fusion=dict(type='vitnas.FusionTransformer', width=16, depth=2, num_heads=2, drop_rate=0.0, init_std=0.3),
         head=dict(type='vitnas.VQAHead', answers=str(files / 'answers.json'), num_answers=4, width=16),
         data_preprocessor=dict(mean=[0.0] * 3, std=[1.0] * 3),
         **more,

@@ -2,6 +2,7 @@
 
     score.py rank CONFIG CHECKPOINT TRUTH         correlations of hold-out scores with architectures trained alone
     score.py compare CONFIG CHECKPOINT ARCH       test scores: searched, random of the same MACs, largest, smallest
+    score.py draw CONFIG CHECKPOINT ARCH          random.json: an architecture of the same MACs; largest.json
     score.py ends CONFIG CHECKPOINT [CONFLICTS]   test scores: largest, smallest; and the ratio of conflicts.csv
     score.py budgets CONFIG CHECKPOINT SEARCH…    test scores of the best under --budgets, evaluations and seconds
     score.py space SPACE_SEARCH                   E-T error of each step of a space search, from its work dir
@@ -36,7 +37,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest='command', required=True)
-    added = {name: commands.add_parser(name) for name in ('rank', 'compare', 'ends', 'budgets', 'space')}
+    added = {name: commands.add_parser(name) for name in ('rank', 'compare', 'draw', 'ends', 'budgets', 'space')}
     for name, command in added.items():
         if name != 'space':
             command.add_argument('config', help='search config')
@@ -44,9 +45,10 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
         command.add_argument('--out', type=Path, required=True, help='folder for measures.json and more')
     added['space'].add_argument('space_search', type=Path, help='work dir of a space search')
     added['rank'].add_argument('truth', type=Path)
-    added['compare'].add_argument('arch', type=Path)
+    for name in ('compare', 'draw'):
+        added[name].add_argument('arch', type=Path)
+        added[name].add_argument('--seed', type=int, default=0, help='of what is random; defaults to 0')
     added['compare'].add_argument('--num-random', type=int, default=10, help='random architectures; defaults to 10')
-    added['compare'].add_argument('--seed', type=int, default=0, help='of the random ones; defaults to 0')
     added['ends'].add_argument('conflicts', type=Path, nargs='?', help='conflicts.csv of the training')
     added['budgets'].add_argument('searches', type=Path, nargs='+', help='work dirs of one search or of several')
     added['budgets'].add_argument('--budgets', type=float, nargs='+', required=True, help='in MACs')
@@ -80,6 +82,13 @@ def score_supernet(options: argparse.Namespace) -> dict[str, float]:
         rows = [f'{e.macs},{e.params},{e.score},{s}' for e, s in zip(truth.archs, scores)]
         atomic_write(options.out / 'scores.csv', '\n'.join(['macs,params,truth,score', *rows, '']))
         return measures
+    if options.command == 'draw':
+        arch = zoo.load_arch(options.arch)
+        [drawn] = supernet.draw(supernet.price(arch).macs, 1, np.random.default_rng(options.seed))
+        found = {'searched': arch, 'random': drawn, 'largest': supernet.space.largest()}
+        for name in ('random', 'largest'):
+            atomic_write(options.out / f'{name}.json', found[name].to_json())
+        return {f'{name}_macs': float(supernet.price(one).macs) for name, one in found.items()}
     if options.command == 'ends':
         measures = ends(supernet)
         if options.conflicts is not None:
