@@ -85,10 +85,10 @@ def score_supernet(options: argparse.Namespace) -> dict[str, float]:
     if options.command == 'draw':
         arch = zoo.load_arch(options.arch)
         [drawn] = supernet.draw(supernet.price(arch).macs, 1, np.random.default_rng(options.seed))
-        found = {'searched': arch, 'random': drawn, 'largest': supernet.space.largest()}
+        archs = {'searched': arch, 'random': drawn, 'largest': supernet.space.largest()}
         for name in ('random', 'largest'):
-            atomic_write(options.out / f'{name}.json', found[name].to_json())
-        return {f'{name}_macs': float(supernet.price(one).macs) for name, one in found.items()}
+            atomic_write(options.out / f'{name}.json', archs[name].to_json())
+        return {f'{name}_macs': float(supernet.price(one).macs) for name, one in archs.items()}
     if options.command == 'ends':
         measures = ends(supernet)
         if options.conflicts is not None:
