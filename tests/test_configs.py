@@ -6,9 +6,11 @@ Those of detection and segmentation run in ``test_dense_configs.py``.
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from mmengine.dataset import Compose
 from mmengine.registry import TRANSFORMS, init_default_scope
 
 from vitnas_core import zoo
+from vitnas_core.auto import elastic_class
 from vitnas_core.datasets.checks import check_not_test_set
 from vitnas_core.launch import make_runner, read_config
 from vitnas_core.search import SpaceSearch
@@ -41,6 +44,7 @@ from .config_files import (
 from .tiny_sets import datasets_of, set_name
 
 FRAGMENTS = sorted((ROOT / 'configs').rglob('*.py'))
+PARTS = ('train', 'val', 'test')
 SEARCHES = sorted(stem for stem in CONFIGS if '_search_' in stem)
 
 # DESIGN: {method}-{size}_{stage}_{setting}_{dataset}.py, parts joined by _, words inside a part by -.
@@ -76,12 +80,43 @@ def test_every_operation_of_an_augmentation_takes_grey_images() -> None:
         assert transform(dict(img=image.copy(), gt_label=0))['inputs'].shape == (3, 28, 28)
 
 
+def image_steps(cfg: Config, part: str) -> list[dict[str, Any]]:
+    """The transforms of a dataloader that make images one size."""
+    datasets = datasets_of((cfg.get(f'{part}_dataloader') or {}).get('dataset'))
+    steps = [step for dataset in datasets for step in dataset.get('pipeline') or []]
+    return [step for step in steps if isinstance(step.get('scale', step.get('crop_size')), int)]
+
+
+def counts_on_its_size(cfg: Config) -> bool:
+    """Whether labels of tokens, or a hook that makes images grow, need the size that the config says."""
+    hooks = [hook['type'] for hook in cfg.get('custom_hooks') or []]
+    return 'vitnas.ProgressiveLearningHook' in hooks or 'token_mix' in str(cfg.get('data_preprocessor'))
+
+
+def halve_images(cfg: Config) -> None:
+    """Large images half as large: everything runs as it would."""
+    for step in [] if counts_on_its_size(cfg) else [s for part in PARTS for s in image_steps(cfg, part)]:
+        for key in {'scale', 'crop_size'} & step.keys():
+            step[key] = step[key] // 2 if step[key] > 112 else step[key]
+
+
+@pytest.mark.parametrize('stem', [stem for stem in CLASSIFICATION if 'imagenet' in stem])
+def test_images_have_the_size_that_the_backbone_is_for(stem: str) -> None:
+    cfg = parsed(stem)
+    backbone = cfg.model.backbone
+    default = inspect.signature(elastic_class(backbone.type)).parameters.get('img_size')
+    if default is not None:  # others have weights for any size
+        sides = {step.get('crop_size', step.get('scale')) for step in image_steps(cfg, 'test')[-1:]}
+        assert sides == {backbone.get('img_size', default.default)}
+
+
 @pytest.mark.parametrize('stem', CLASSIFICATION)
 def test_runs(stem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # data/ and work_dirs/ of the configs are relative
     given = provide_files(parsed(stem))
     cfg = read_config(Namespace(config=str(CONFIGS[stem]), cfg_options={}, launcher='none', work_dir='work_dirs/run'))
     shrink(cfg, monkeypatch)
+    halve_images(cfg)
     if not is_space_search(cfg):  # which hands its supernets on
         cfg.default_hooks.checkpoint = None
     cfg.experiment_name = stem
