@@ -27,12 +27,12 @@ val_set = dict(
 )
 
 train_dataloader = dict(
-    batch_size=16,
+    batch_size=8,
     num_workers=1,
     persistent_workers=True,
     collate_fn=dict(type='default_collate'),
     sampler=dict(type='DefaultSampler', shuffle=True),
-    dataset=dict(**train_set, questions_per_image=5, pipeline=train_pipeline),
+    dataset=dict(**train_set, questions_per_image=10, pipeline=train_pipeline),
 )
 val_dataloader = dict(
     batch_size=64,

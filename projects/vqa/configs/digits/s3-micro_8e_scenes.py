@@ -29,7 +29,7 @@ model = dict(
     fusion=dict(
         type='vitnas.FusionTransformer',
         width=width,
-        depth=3,
+        depth=2,
         num_heads=4,
         hidden=2 * width,
         drop_rate=0.0,
@@ -39,13 +39,14 @@ model = dict(
 )
 model['backbone']['out_indices'] = (-1,)
 
-train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=8, val_interval=4)
+train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=8, val_interval=8)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-3, weight_decay=0.01),
-    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
+    # Weights that have learned something learn slower, or they forget it before the others know what to ask for.
+    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys={'backbone': dict(lr_mult=0.1)}),
     clip_grad=dict(max_norm=1.0),
 )
 param_scheduler = [
