@@ -142,14 +142,14 @@ def _scenes(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generato
 
 
 def _vqa(root: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> dict[str, Any]:
-    """Two images with three and two questions a split, in VQA v2's files or in those of the scenes."""
+    """Two images with two and three questions a split, in VQA v2's files or in those of the scenes."""
     scenes = root.name == 'vqa'
     names = ('v2_OpenEnded_scenes_{}_questions', 'v2_scenes_{}_annotations')
     if not scenes:
         names = ('annotations/v2_OpenEnded_mscoco_{}_questions', 'annotations/v2_mscoco_{}_annotations')
     for split in ('train', 'val') if scenes else ('train2014', 'val2014', 'test2015'):
         entries: tuple[list[dict], list[dict]] = ([], [])
-        for image, number in ((1, 3), (2, 2)):
+        for image, number in ((1, 2), (2, 3)):
             name = f'scene_{image:012}.png' if scenes else f'COCO_{split}_{image:012}.jpg'
             _write_image(root / split / name, rng, 64, 96)
             for i in range(number):

@@ -42,10 +42,15 @@ def seeded(*key: int) -> Iterator[None]:
     """Seed the global generators, a GPU's own too, by a key, and put them back afterwards."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with kept(), torch.random.fork_rng(devices):
-        seed_globals(*key)
-        if devices:
-            torch.cuda.manual_seed(torch.default_generator.initial_seed())
+        seed_step(*key)
         yield
+
+
+def seed_step(*key: int) -> None:
+    """Seed the global generators, a GPU's own too, by a key of four words: samples have three."""
+    seed_globals(*key)
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed(torch.default_generator.initial_seed())
 
 
 def run_seed(runner: Runner) -> int:

@@ -144,7 +144,7 @@ def test_vocabulary(vocab: str, tmp_path: Path) -> None:
     assert tokenizer('is ' * 50)[-1] == WORDS.index('[SEP]')
     for same in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
         assert torch.equal(same('is the 4 left?'), tokenizer('is the 4 left?'))
-    for question in ('xylophone zebra', ''):
+    for question in ('xylophone zebra', 'Xylophone?', '?', ''):
         with pytest.raises(VitnasError, match='knows no word of the question'):
             tokenizer(question)
     assert len(tokenizer('is xylophone?')) == 5  # one word is known
@@ -174,6 +174,11 @@ def test_vocabularies_that_cannot_be_used(tmp_path: Path, lines: list[str] | Non
         (dict(depth=-1), 'depth=-1'),
         (dict(drop_rate=1.0), 'drop_rate=1.0'),
         (dict(max_length=21), 'max_length should be 3 to 20'),
+        (
+            dict(init_cfg=dict(type='TruncNormal', std=0.1)),
+            r"init_cfg of BertEncoder should be None or dict\(type='Pre",
+        ),
+        (dict(init_cfg=[dict(type='Pretrained', checkpoint='w.pth')]), 'init_cfg of BertEncoder should be None or'),
     ],
 )
 def test_bad_settings(vocab: str, change: dict, match: str) -> None:

@@ -136,6 +136,20 @@ def test_second_head_sees_each_question_with_another_image(files: Path) -> None:
     assert set(model(data[:1], [asked(0)], mode='loss')) == {'loss_answer', 'loss_match'}  # there is no other image
 
 
+def test_the_same_image_twice_is_no_other_image(files: Path) -> None:
+    """An image with many questions comes as several samples, which may meet in a batch."""
+    model, data = build(files, match=dict(type='vitnas.MatchHead', width=16)), images(2)[[0, 0, 1]]
+    samples = [asked(i) for i in range(3)]
+    for one, name in zip(samples, 'aab'):
+        one.set_metainfo(dict(img_path=name))
+    pairs: list[int] = []
+    model.fusion.register_forward_pre_hook(lambda _, inputs: pairs.append(len(inputs[0])))
+    for seed in range(4):
+        torch.manual_seed(seed)
+        model(data, samples, mode='loss')
+    assert set(pairs) == {5}  # of two shifts either leaves one question with its own image, and it is left out
+
+
 def test_questions_alone_see_no_image(files: Path) -> None:
     cfg = config(files)
     cfg.update(backbone=None, neck=None)
@@ -162,6 +176,8 @@ def test_bad_input(files: Path) -> None:
     model = build(files)
     with pytest.raises(VitnasError, match='is ann_file of the dataset given'):
         model(images(1), [sample('Is there a 7?')], mode='loss')
+    with pytest.raises(VitnasError, match='several questions an image are for training'):
+        model(images(1), [sample(QUESTIONS[:2])], mode='predict')
     with pytest.raises(VitnasError, match='should be given data_samples'):
         model(images(1))
     with pytest.raises(VitnasError, match=r'should be given maps \(B, C, H, W\), but got \(2, 8\)'):

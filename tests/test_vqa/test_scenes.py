@@ -158,6 +158,14 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
     broken.write_text('{"questions": [')
     with pytest.raises(DatasetError, match='broken.json should be a JSON object with a list of questions'):
         dataset(folder, question_file=str(broken))
+    content = json.loads((folder / 'vqa/v2_OpenEnded_scenes_train_questions.json').read_text())
+    for change, match in (
+        (dict(image_id='COCO_1'), r"questions\[2\].image_id of .*broken.json should be of type int, got 'COCO_1'"),
+        (dict(question_id=None), r'questions\[2\].question_id of .* should be of type int, got None'),
+    ):
+        broken.write_text(json.dumps({'questions': [*content['questions'][:2], content['questions'][2] | change]}))
+        with pytest.raises(DatasetError, match=match):
+            dataset(folder, question_file=str(broken))
     with pytest.raises(DatasetError, match='questions_per_image should be a number of at least 1, but got 0'):
         dataset(folder, questions_per_image=0)
     with pytest.raises(DatasetError, match=r'has no scenes: .*make_scenes.py'):

@@ -46,7 +46,9 @@ def main(args: list[str] | None = None) -> list[Look]:
     if not isinstance(model, VQAModel):
         raise VitnasError(f'{options.config} should have a vitnas.VQAModel, but has a {type(model).__name__}')
     load_weights(model, options.checkpoint)
-    looks = [look(model, cfg.test_pipeline, options.image, question) for question in options.questions]
+    looks = [
+        look(model, cfg.test_dataloader.dataset.pipeline, options.image, question) for question in options.questions
+    ]
     for one in looks:
         print(f'{one.question} {", ".join(f"{answer} ({100 * score:.0f} %)" for answer, score in one.answers)}')
     save_png(draw_looks(image, looks), options.out)

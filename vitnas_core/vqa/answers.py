@@ -26,8 +26,8 @@ def strip(answer: str) -> str:
 def normalise(answer: str) -> str:
     """An answer in the official spelling.
 
-    Lower case; no articles; numbers as digits; contractions with their apostrophe; no punctuation but apostrophes,
-    colons and the points of decimal numbers.
+    Lower case; no articles; numbers as digits; contractions with their apostrophe; no punctuation, but for apostrophes,
+    colons, points of decimal numbers, and signs such as % that its list does not have.
     """
     return _process_digit_article(_process_punctuation(strip(answer)))
 
@@ -54,10 +54,10 @@ def soft_targets(answers: Sequence[str], weights: Sequence[float]) -> dict[str, 
     Returns:
         Normalised answer → its score.
     """
-    counts: Counter[str] = Counter()
+    shares: dict[str, float] = {}
     for answer, weight in zip(answers, weights):
-        counts[normalise(answer)] += round(PEOPLE * weight)
-    return {answer: agreement(count) for answer, count in counts.items()}
+        shares[normalise(answer)] = shares.get(normalise(answer), 0.0) + weight
+    return {answer: agreement(round(PEOPLE * share)) for answer, share in shares.items()}
 
 
 def score(predicted: str, answers: Sequence[str], weights: Sequence[float]) -> float:
@@ -65,7 +65,7 @@ def score(predicted: str, answers: Sequence[str], weights: Sequence[float]) -> f
     predicted, answers = strip(predicted), [strip(answer) for answer in answers]
     if len(set(answers)) > 1:
         predicted, answers = normalise(predicted), [normalise(answer) for answer in answers]
-    return agreement(sum(round(PEOPLE * weight) for answer, weight in zip(answers, weights) if answer == predicted))
+    return agreement(round(PEOPLE * sum(weight for answer, weight in zip(answers, weights) if answer == predicted)))
 
 
 def frequent_answers(annotations: Iterable[Mapping[str, Any]], num: int) -> list[str]:

@@ -25,7 +25,7 @@ class Look:
     Args:
         question: The question.
         answers: The likeliest answers and their scores, 0 to 1, the best first.
-        maps: Attention of ``[CLS]`` over the cells of the image, mean of the heads, one an layer, (layers, H, W); each
+        maps: Attention of ``[CLS]`` over the cells of the image, mean of the heads, one a layer, (layers, H, W); each
             sums to what is not spent on words.
     """
 
@@ -80,4 +80,4 @@ def look(model: VQAModel, pipeline: list[Mapping[str, Any]], image: str | Path, 
     maps = torch.stack([weight[0, :, 0, -cells:].mean(0) for weight in weights]).unflatten(-1, grid)
     top = scores.topk(min(best, len(scores)))
     answers = tuple((model.head.answers[i], value) for value, i in zip(top.values.tolist(), top.indices.tolist()))
-    return Look(question, answers, maps.numpy())
+    return Look(question, answers, maps.cpu().numpy())

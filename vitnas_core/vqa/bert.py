@@ -115,6 +115,10 @@ class BertModule(BaseModule):
             raise VitnasError(
                 f'{name} should have depth ≥ 0 and 0 ≤ drop_rate < 1, but got depth={depth}, drop_rate={drop_rate}'
             )
+        if init_cfg is not None and (not isinstance(init_cfg, dict) or set(init_cfg) != {'type', 'checkpoint'}):
+            raise VitnasError(
+                f"init_cfg of {name} should be None or dict(type='Pretrained', checkpoint=FILE), but got {init_cfg!r}"
+            )
         self.width, self.drop_rate = width, drop_rate
         layers = [BertLayer(width, num_heads, hidden or 4 * width, drop_rate, init_std) for _ in range(depth)]
         self.encoder = nn.ModuleDict({'layer': nn.ModuleList(layers)})
@@ -211,7 +215,7 @@ class BertEncoder(BertModule):
         sizes = {'word': vocab_size, 'position': positions, 'token_type': 2}
         tables = {f'{name}_embeddings': nn.Embedding(size, width) for name, size in sizes.items()}
         for table in tables.values():
-            nn.init.trunc_normal_(table.weight, std=0.02)
+            nn.init.trunc_normal_(table.weight, std=STD)
         self.embeddings = nn.ModuleDict({**tables, 'LayerNorm': nn.LayerNorm(width, EPS)})
 
     def forward(self, questions: Sequence[Question]) -> tuple[Tensor, Tensor]:
@@ -265,7 +269,7 @@ class FusionTransformer(BertModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(width, depth, num_heads, hidden, drop_rate, init_std, init_cfg)
-        self.image_type = nn.Parameter(nn.init.trunc_normal_(torch.empty(width), std=0.02))
+        self.image_type = nn.Parameter(nn.init.trunc_normal_(torch.empty(width), std=STD))
 
     def bert_names(self) -> dict[str, Callable[[Mapping[str, Tensor]], Tensor | None]]:
         """Tokens of the image are BERT's second segment."""

@@ -15,6 +15,12 @@ from ..registry import DATASETS
 OF_A_QUESTION = ('question', 'question_id', 'gt_answer', 'gt_answer_weight', 'answer_type')
 """What an image with several questions has lists of."""
 
+NEEDED: dict[str, dict[str, type]] = {
+    'questions': {'image_id': int, 'question_id': int, 'question': str},
+    'annotations': {'question_id': int, 'answers': list},
+}
+"""What the entries of VQA's files have at least."""
+
 
 @DATASETS.register_module()
 class VQADataset(COCOVQA):
@@ -58,6 +64,10 @@ class VQADataset(COCOVQA):
                 if not isinstance(content, dict) or not isinstance(content.get(key), list):
                     return f'{path} should be a JSON object with a list of {key}'
                 lists[key] = content[key]
+                for i, entry in enumerate(lists[key]):
+                    if wrong := [name for name, kind in NEEDED[key].items() if not isinstance(entry.get(name), kind)]:
+                        kind = NEEDED[key][wrong[0]].__name__
+                        return f'{key}[{i}].{wrong[0]} of {path} should be of type {kind}, got {entry.get(wrong[0])!r}'
         questions = lists['questions']
         ids = [one['question_id'] for one in questions]
         answered = [one['question_id'] for one in lists.get('annotations', questions)]

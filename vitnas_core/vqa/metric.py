@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-from mmpretrain.evaluation.metrics import VQAAcc
+from mmengine.evaluator import BaseMetric
 
 from ..errors import DatasetError
 from ..registry import METRICS
@@ -14,12 +14,14 @@ from .answers import score
 
 
 @METRICS.register_module()
-class VQAAccuracy(VQAAcc):
+class VQAAccuracy(BaseMetric):
     """The mean score of the predicted answers in percent, in all and of each type of answer.
 
     mmpretrain's ``VQAAcc`` counts an answer that one of ten people gave as a third; the official evaluation leaves each
     of them out in turn, which makes it 0.3 (and 0.6 and 0.9 for two and three).
     """
+
+    default_prefix = 'VQA'
 
     def process(self, data_batch: Any, data_samples: Sequence[dict]) -> None:
         """Keep what was predicted and what people answered.

@@ -169,7 +169,12 @@ class VQAModel(BaseModel):
             raise VitnasError('VQAModel should be given data_samples, each with a question')
         if mode == 'loss':
             return self.loss(images, data_samples)
-        scores = self.head(self.first_tokens(images, [sample.question for sample in data_samples]))
+        questions = [sample.question for sample in data_samples]
+        if any(isinstance(question, (list, tuple)) for question in questions):
+            raise VitnasError(
+                'several questions an image are for training; leave questions_per_image of val and test out'
+            )
+        scores = self.head(self.first_tokens(images, questions))
         if mode == 'tensor':
             return scores
         best = scores.sigmoid().max(1)
@@ -189,9 +194,12 @@ class VQAModel(BaseModel):
         tokens = self.extract_feat(images)
         owners = torch.tensor(images_of, device=text.device)
         if self.match is not None and len(images) > 1:  # every question with another image, too
-            shift = int(torch.randint(1, len(images), ()))
-            owners = torch.cat([owners, (owners + shift) % len(images)])
-            text, mask = torch.cat([text, text]), torch.cat([mask, mask])
+            others = (owners + int(torch.randint(1, len(images), ()))) % len(images)
+            names = [sample.get('img_path', i) for i, sample in enumerate(data_samples)]
+            differ = [names[one] != names[two] for one, two in zip(images_of, others.tolist())]
+            keep = torch.tensor(differ, device=text.device)  # an image with many questions may be there twice
+            owners = torch.cat([owners, others[keep]])
+            text, mask = torch.cat([text, text[keep]]), torch.cat([mask, mask[keep]])
         first = self.fusion(text, mask, None if tokens is None else tokens[owners])[:, 0]
         count = len(questions)
         losses = {'loss_answer': self.head.loss(first[:count], self.head.targets(answers, weights).to(first))}

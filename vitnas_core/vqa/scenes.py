@@ -108,12 +108,12 @@ def single(things: Sequence[Thing]) -> list[Thing]:
 def choose(candidates: Sequence[Asked], total: int, rng: np.random.Generator) -> list[Asked]:
     """Questions whose answers are as balanced as the candidates allow.
 
-    Each kind gets an equal part, each of its wordings too, and of a wording each answer in turn, as long as there are
-    two answers left to ask for.
+    Each kind gets an equal part, each of its wordings too, and of a wording each answer in turn, at least once, as long
+    as there are two answers left to ask for.
 
     Args:
         candidates: All questions that could be asked.
-        total: How many to choose at most.
+        total: About how many to choose: fewer where candidates run out, more where there are many wordings.
         rng: Which of those with the same wording and answer.
 
     Returns:

@@ -51,7 +51,7 @@ class WordPiece:
             VitnasError: The file cannot be used, or knows none of the question's words.
         """
         found = self._tokenizer.encode(question)
-        if all(token in SPECIAL for token in found.tokens):
+        if not any(token not in SPECIAL and token.strip('#').isalnum() for token in found.tokens):
             raise VitnasError(f'the vocabulary {self.vocab} knows no word of the question {question!r}')
         return torch.tensor(found.ids)
 

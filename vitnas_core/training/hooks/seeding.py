@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from mmengine.dist import get_rank
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
-from ...randomness import run_seed, seed_globals
+from ...randomness import run_seed, seed_step
 from ...registry import HOOKS
 
 
@@ -23,6 +22,4 @@ class StepSeedHook(Hook):
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: dict | None = None) -> None:
         """Seed the generators of Python, numpy and torch."""
-        seed_globals(run_seed(runner), runner.iter, get_rank(), 1)
-        if torch.cuda.is_available():
-            torch.cuda.manual_seed(torch.default_generator.initial_seed())
+        seed_step(run_seed(runner), runner.iter, get_rank(), 1)

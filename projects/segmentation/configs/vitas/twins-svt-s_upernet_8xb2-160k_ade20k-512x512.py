@@ -15,5 +15,5 @@ model = dict(
     decode_head=dict(in_channels='auto'),
     auxiliary_head=dict(in_channels='auto'),
 )
-# Norms do not decay; in mmseg's config, which asks for the word "norm", those inside of blocks do not, either.
+# Norms do not decay, as in mmseg's config; its convolutions of positions do, here and there.
 optim_wrapper = dict(constructor='vitnas.LayerDecayOptimWrapperConstructor', paramwise_cfg=dict(_delete_=True))
