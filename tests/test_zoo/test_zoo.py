@@ -33,6 +33,14 @@ def test_costs_are_what_the_entry_says(name: str) -> None:
     assert (cost.params, cost.macs) == (entry.params, entry.macs)
 
 
+@pytest.mark.parametrize('name', ['nasvit-a0', 'nasvit-a5', 'vitas-twins-s'])
+def test_what_is_known_of_a_network_without_architecture(name: str) -> None:
+    for load in (zoo.load_arch, zoo.entry):
+        with pytest.raises(ArchError, match=r'[MG] MACs, .* % top-1 in Tab. \d of .*is published nowhere; the zoo has'):
+            load(name)
+    assert name not in zoo.arch_names()
+
+
 @every_entry
 def test_timm_creates_it(name: str) -> None:
     entry = zoo.entry(name)

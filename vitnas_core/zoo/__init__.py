@@ -61,6 +61,7 @@ def entry(name: str) -> ZooEntry:
     Raises:
         ArchError: The zoo has no such name.
     """
+    _check_published(name)
     if name not in arch_names():
         raise ArchError(f'the zoo has no architecture {name!r}; it has {", ".join(arch_names())}')
     data = json.loads((_FOLDER / 'archs' / f'{name}.json').read_text())
@@ -81,7 +82,15 @@ def load_arch(ref: Arch | Mapping[str, Any] | str | Path) -> Arch:
         return Arch.from_dict(ref)
     if str(ref) in arch_names():
         return entry(str(ref)).arch
+    _check_published(str(ref))
     return _read_file(ref, _parse_arch, ArchError, 'an architecture', arch_names())
+
+
+def _check_published(name: str) -> None:
+    """Say of a network whose figures a paper prints, but not its architecture, what is known of it."""
+    known = json.loads((_FOLDER / 'unpublished.json').read_text()).get(name)
+    if known and not _is_file(name):
+        raise ArchError(f'the architecture of {known} is published nowhere; the zoo has {", ".join(arch_names())}')
 
 
 def load_space(ref: SearchSpace | Mapping[str, Any] | str | Path) -> SearchSpace:
