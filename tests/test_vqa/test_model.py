@@ -10,6 +10,7 @@ from mmpretrain.structures import DataSample
 
 from tests.families import BACKBONES
 from vitnas_core.errors import VitnasError
+from vitnas_core.models import check_extracted, extract_model
 from vitnas_core.registry import MODELS
 from vitnas_core.vqa import VQAModel
 from vitnas_core.vqa.tokenizer import SPECIAL
@@ -150,6 +151,23 @@ def test_the_same_image_twice_is_no_other_image(files: Path) -> None:
     assert set(pairs) == {5}  # of two shifts either leaves one question with its own image, and it is left out
 
 
+def test_a_supernet_answers_and_is_cut(files: Path) -> None:
+    """Questions can be searched on, too: the supernet's answers are those of the model that is cut from it."""
+    family = BACKBONES['s3']
+    cfg = config(files)
+    cfg['backbone'] = dict(type='vitnas.S3', **family.settings, space=family.space, out_indices=(-1,))
+    torch.manual_seed(0)
+    supernet: VQAModel = MODELS.build(cfg).eval()
+    arch = family.space.smallest()
+    fixed = extract_model(supernet, cfg, arch)
+    assert fixed.neck.proj.in_features < supernet.neck.proj.in_features
+    assert check_extracted(supernet, fixed, arch, images(2)) < 1e-5
+    supernet.backbone.set_arch(arch)
+    samples = [asked(0), asked(1)]
+    torch.testing.assert_close(supernet(images(2), samples), fixed(images(2), samples))
+    assert torch.equal(fixed(images(2)), fixed.extract_feat(images(2)))
+
+
 def test_questions_alone_see_no_image(files: Path) -> None:
     cfg = config(files)
     cfg.update(backbone=None, neck=None)
@@ -179,7 +197,7 @@ def test_bad_input(files: Path) -> None:
     with pytest.raises(VitnasError, match='several questions an image are for training'):
         model(images(1), [sample(QUESTIONS[:2])], mode='predict')
     with pytest.raises(VitnasError, match='should be given data_samples'):
-        model(images(1))
+        model(images(1), mode='predict')
     with pytest.raises(VitnasError, match=r'should be given maps \(B, C, H, W\), but got \(2, 8\)'):
         model.neck([torch.zeros(2, 8)])
     with pytest.raises(VitnasError, match='a multiple of 4, but got 6'):

@@ -163,9 +163,12 @@ class VQAModel(BaseModel):
             mode: ``'loss'``, ``'predict'`` or ``'tensor'``.
 
         Returns:
-            Losses; the samples with ``pred_answer`` and ``pred_score``; or scores before the sigmoid.
+            Losses; the samples with ``pred_answer`` and ``pred_score``; or scores before the sigmoid. Raw outputs of
+            images without questions are their tokens.
         """
         if data_samples is None:
+            if mode == 'tensor' and self.backbone is not None:
+                return self.extract_feat(images)
             raise VitnasError('VQAModel should be given data_samples, each with a question')
         if mode == 'loss':
             return self.loss(images, data_samples)
