@@ -251,6 +251,25 @@ VARIANTS: dict[str, Family] = {
         ),
         settings=dict(img_size=32, sharing='ordinal', private_token=False),
     ),
+    'vitas_twins-free': replace(
+        FAMILIES['vitas_twins'],
+        space=_space(
+            'vitas_twins',
+            dict(
+                embed_dim=[12, 20],
+                depth=3,
+                optional=[0, 1],
+                block=dict(op=['local', 'global'], num_heads=[1, 2], qkv_dim=[18], hidden_dim=[16]),
+            ),
+            dict(
+                embed_dim=[16, 32],
+                depth=2,
+                optional=[0, 1],
+                block=dict(op=['local', 'global'], num_heads=[2], qkv_dim=[24, 48], hidden_dim=[40]),
+            ),
+        ),
+        misfits=FAMILIES['vitas_twins'].misfits[:3],
+    ),
     'nasvit-windows': replace(FAMILIES['nasvit'], settings=dict(out_indices=(-1,), window_size=3)),
     'nasvit-official': replace(FAMILIES['nasvit'], settings=dict(out_indices=(-1,), official=True)),
 }

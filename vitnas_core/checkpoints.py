@@ -92,7 +92,10 @@ def load_weights(model: nn.Module, path: str | os.PathLike) -> None:
     """
     weights = load_file(path)['state_dict']
     check_fit(weights, model.state_dict(), path, 'this model')
-    model.load_state_dict(weights)
+    try:
+        model.load_state_dict(weights)
+    except CheckpointError as err:  # of a backbone, which does not know the file
+        raise CheckpointError(f'{path}: {err}') from None
 
 
 def check_fit(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: str | os.PathLike, who: str) -> None:

@@ -1,4 +1,4 @@
-"""A micro space of ViTAS-Twins for images of 32 × 32: patches of 4, three stages, fifths of the widths."""
+"""A micro space of ViTAS-Twins for images of 32 × 32: patches of 4, two stages, fifths of the widths."""
 
 fifths = range(1, 6)
 space = dict(

@@ -330,7 +330,7 @@ def test_the_sentence_has_the_names_of_the_zoo(tmp_path: Path) -> None:
 SETTINGS: dict[str, Any] = dict(
     patch_size=(8, 4), position=('absolute', 'none'), reach=(2, 1), rescale=(None, (3, 2.0)), official=(False, True),
     bias=('shared', 'per-window'), shortcut=(True, False), scaling=(False, True), private_token=(True, False),
-    superformer=(None, 32), window_size=(3, 2), sr_ratios=((2, 1), (1, 1)),
+    window_size=(3, 2), sr_ratios=((2, 1), (1, 1)),
 )  # fmt: skip
 
 
@@ -341,7 +341,7 @@ def test_other_settings_are_refused(family: Family, tmp_path: Path) -> None:
     arch = family.space.smallest()
     torch.save(family.elastic().state_dict(), tmp_path / 'supernet.pth')
     torch.save(fixed(family, arch).state_dict(), tmp_path / 'fixed.pth')
-    for name in family.cls.weight_settings:
+    for name in set(family.cls.weight_settings) - {'superformer'}:  # of fixed networks alone: test_vitas.py
         own = family.elastic().settings[name]
         other = next(value for value in SETTINGS[name] if value != own)
         for make in (lambda **more: family.elastic(**more), lambda **more: fixed(family, arch, **more)):

@@ -1,12 +1,15 @@
 """What ViTAS's backbones have of their own: patch sizes, class tokens, kinds of blocks, empty places."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from tests.families import FAMILIES
 from vitnas_core.backbones import ViTASDeiT, ViTASTwins
-from vitnas_core.errors import ArchError, SpaceError, VitnasError
+from vitnas_core.backbones.pretrained import load_pretrained
+from vitnas_core.errors import ArchError, CheckpointError, SpaceError, VitnasError
 from vitnas_core.spaces import Arch, SearchSpace
 
 BLOCK = dict(num_heads=[1, 2], qkv_dim=[18, 36], hidden_dim=[16, 24])
@@ -111,7 +114,7 @@ def test_tokens_that_fill_windows_up_take_no_part() -> None:
             block['op'] = 'local'
     model = ViTASTwins(arch=data, window_size=7, sr_ratios=(1, 1)).eval()
     whole = ViTASTwins(arch=data, window_size=5, sr_ratios=(1, 1)).eval()
-    whole.load_state_dict(model.state_dict())
+    whole.load_state_dict(dict(model.state_dict()))  # without its note: another size of windows is meant
     x = torch.randn(1, 3, 20, 20)  # a map of 5 × 5
     torch.testing.assert_close(model(x)[0], whole(x)[0])
 
@@ -129,6 +132,50 @@ def test_tokens_that_fill_windows_up_take_no_part() -> None:
 def test_mistakes(settings: dict, words: str) -> None:
     with pytest.raises(VitnasError, match=words):
         FAMILIES['vitas_twins'].elastic(**settings)
+
+
+@pytest.mark.parametrize(
+    ('settings', 'words'),
+    [
+        (dict(superformer=20), '`superformer` should be given with `official=True` alone, but got 20 without it'),
+        (dict(superformer=20, official=True, arch=None), '`superformer` should be given with `arch`, but got 20 with'),
+        (dict(superformer=2, official=True), '`superformer` should be a whole number of at least 3, but got 2'),
+        (dict(superformer=20.0, official=True), '`superformer` should be a whole number of at least 3, but got 20.0'),
+        (dict(superformer=True, official=True), '`superformer` should be a whole number of at least 3, but got True'),
+    ],
+)
+def test_mistakes_with_superformers(settings: dict, words: str) -> None:
+    network = dict(arch=deit().largest()) | settings
+    with pytest.raises(VitnasError, match=words):
+        ViTASDeiT(**network, **(dict(space=deit()) if network['arch'] is None else {}), img_size=32)
+
+
+def test_the_published_scale_needs_as_many_channels_as_heads() -> None:
+    """That of a network that stands alone; a superformer's is a third of its own width."""
+    space = deit(embed_dim=[2, 6], block=dict(BLOCK, num_heads=[1, 3]))
+    model = ViTASDeiT(space=space, img_size=32, official=True)
+    narrow = space.largest().to_dict()
+    narrow['stages'][0]['embed_dim'] = 2
+    model.set_arch(narrow)
+    assert model.extract()(torch.randn(1, 3, 32, 32))[0].isfinite().all()
+    message = r'stages\[0\].blocks\[0\].num_heads is 3; with `official` it should be at most embed_dim, 2'
+    with pytest.raises(ArchError, match=message):
+        ViTASDeiT(arch=narrow, img_size=32, official=True)
+    with pytest.raises(ArchError, match=message):
+        ViTASDeiT(arch=space.largest(), img_size=32, official=True).set_arch(narrow)
+    with pytest.raises(SpaceError, match='a space with `official` should offer at least 3, but got 2'):
+        ViTASDeiT(space=deit(embed_dim=[1, 2]), img_size=32, official=True)
+
+
+def test_weights_of_another_superformer_are_refused(tmp_path: Path) -> None:
+    def part(superformer: int | None) -> ViTASDeiT:
+        return ViTASDeiT(arch=deit().largest(), img_size=32, official=True, superformer=superformer)
+
+    torch.save(ViTASDeiT(space=deit(), img_size=32, official=True).extract().state_dict(), tmp_path / 'part.pth')
+    load_pretrained(part(20), tmp_path / 'part.pth')
+    for other in (None, 30):
+        with pytest.raises(CheckpointError, match='holds weights for superformer=20, but the backbone has'):
+            load_pretrained(part(other), tmp_path / 'part.pth')
 
 
 @pytest.mark.parametrize('name', ['vitas_deit', 'vitas_twins'])

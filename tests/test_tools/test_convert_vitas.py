@@ -10,6 +10,7 @@ from tests.families import FAMILIES
 from tools.converters import twins, vitas
 from vitnas_core.backbones import ViTASDeiT, ViTASTwins
 from vitnas_core.backbones.pretrained import load_pretrained
+from vitnas_core.errors import CheckpointError
 
 DEIT = FAMILIES['vitas_deit'].space
 
@@ -36,6 +37,24 @@ def test_vitas_there_and_back(kind: str, tmp_path: Path, capsys: pytest.CaptureF
     assert f"backbone: dict(type='vitnas.ViTASDeiT', {kind}=" in capsys.readouterr().out
     load_pretrained(backbone, back)
     assert all(torch.equal(state[f'backbone.{name}'], w) for name, w in backbone.state_dict().items())
+
+
+def test_vitas_says_how_a_superformer_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space, ours, official, back = (str(tmp_path / name) for name in ('s.json', 'o.pth', 'v.pth', 'back.pth'))
+    Path(space).write_text(json.dumps(DEIT.to_dict()))
+    backbones = {name: ViTASDeiT(space=space, official=True, sharing=name) for name in ('bilateral', 'ordinal')}
+    torch.save({'state_dict': random_state(backbones['ordinal'], backbones['ordinal'].embed_dims)}, ours)
+    vitas.main([ours, official, '--space', space, '--to-official'])
+    for sharing, other, more in (('bilateral', 'ordinal', []), ('ordinal', 'bilateral', ['--sharing', 'ordinal'])):
+        vitas.main([official, back, '--space', space, *more])
+        assert f"official=True, sharing='{sharing}')" in capsys.readouterr().out
+        assert torch.load(back, weights_only=True)['meta']['vitnas'] == backbones[sharing].note()
+        load_pretrained(backbones[sharing], back)
+        with pytest.raises(CheckpointError, match=f"holds weights for sharing='{sharing}'"):
+            load_pretrained(backbones[other], back)
+    with pytest.raises(SystemExit):
+        vitas.main([official, back, '--arch', 'vitas-deit-b', '--sharing', 'ordinal'])
+    assert '--sharing is for a superformer' in capsys.readouterr().err
 
 
 def test_vitas_of_another_network_is_refused(tmp_path: Path) -> None:

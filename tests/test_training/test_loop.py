@@ -292,6 +292,34 @@ def test_hooks_can_change_the_pipeline(tmp_path: Path) -> None:
     assert {pixels for _, pixels in recorder.steps} == {0.0}
 
 
+@pytest.mark.parametrize(
+    ('change', 'got'),
+    [
+        ({}, ''),
+        (dict(neck=None, out_type='avg_featmap'), ''),
+        (dict(head=dict(type='mmpretrain.VisionTransformerClsHead', hidden_dim=8)), 'ImageClassifier with .*ClsHead'),
+        (dict(neck=dict(type='mmpretrain.GeneralizedMeanPooling')), 'ImageClassifier with GeneralizedMeanPooling, '),
+        (dict(segmentor=True), 'EncoderDecoder:'),
+    ],
+    ids=['linear', 'no-neck', 'head', 'neck', 'segmentor'],
+)
+def test_both_sides_are_trained_with_linear_heads_alone(tmp_path: Path, change: dict, got: str) -> None:
+    """The sum of features has the sum of logits there; elsewhere it is something else than BCNet's."""
+    model = model_config()
+    model['backbone'].update(sharing='bilateral', **{k: v for k, v in change.items() if k == 'out_type'})
+    model['neck'] = change.get('neck', model['neck'])
+    model['head'].update(change.get('head', {}))
+    if 'segmentor' in change:
+        head = dict(type='mmseg.FCNHead', in_channels=72, channels=8, num_classes=10, norm_cfg=dict(type='BN'))
+        model = dict(type='mmseg.EncoderDecoder', backbone=model['backbone'], decode_head=head)
+    runner = Runner.from_cfg(supernet_config(tmp_path, UNIFORM, model=model, max_iters=1))
+    if got:
+        with pytest.raises(VitnasError, match=f"`sharing='bilateral'` trains the sum of both sides.*but got {got}"):
+            runner.train_loop  # noqa: B018  (it is built here)
+        elastic_backbone(runner.model).pattern.name = 'ordinal'
+    assert runner.train_loop
+
+
 def test_batch_norms_of_one_width_are_refused(tmp_path: Path) -> None:
     """What mmengine's ``sync_bn`` makes of elastic ones; the stem of ViT-Res has one width anyway."""
     for name, refused in (('nasvit', True), ('vit_res', False)):

@@ -1,11 +1,12 @@
 """Convert checkpoints of ViTAS's DeiT space, superformers and networks that stand alone, to vitnas and back.
 
 python tools/converters/vitas.py ViTAS_4.9G.pth vitas-deit-b.pth --arch vitas-deit-b
-python tools/converters/vitas.py superformer.pth vitas-deit-tiny.pth --space vitas-deit-tiny
+python tools/converters/vitas.py superformer.pth vitas-deit-tiny.pth --space vitas-deit-tiny --sharing bilateral
 python tools/converters/vitas.py vitas-deit-b.pth ViTAS_4.9G.pth --arch vitas-deit-b --to-official
 
 The result is a checkpoint of an ``ImageClassifier`` whose backbone has ``official=True``, which is printed. A file does
-not say how many heads there are, so it has to be told. Every bit is kept.
+not say how many heads there are, so it has to be told; nor whether a superformer was trained from both ends (BCNet) or
+from one (AutoSlim, ``--sharing ordinal``). Every bit is kept.
 """
 
 from __future__ import annotations
@@ -98,9 +99,14 @@ def main(args: list[str] | None = None) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument('--arch', help='the architecture of a network that stands alone: a zoo name or a file')
     which.add_argument('--space', help='the space of a superformer: a zoo name or a file')
+    parser.add_argument(
+        '--sharing', choices=['bilateral', 'ordinal'], help='how a superformer shares channels; defaults to bilateral'
+    )
     options = parse(parser, args)
+    if options.arch and options.sharing:
+        parser.error('--sharing is for a superformer (--space): a network that stands alone shares no channels')
     settings: dict[str, Any] = {'arch': options.arch} if options.arch else {'space': options.space}
-    settings |= {'official': True} if options.arch else {'official': True, 'sharing': 'bilateral'}
+    settings |= {'official': True} if options.arch else {'official': True, 'sharing': options.sharing or 'bilateral'}
     with refusing(options.source):
         with torch.device('meta'):
             backbone = ViTASDeiT(**settings)

@@ -17,7 +17,7 @@ from ..elastic import Axes, Channels, Pattern, Reorder
 from ..errors import ArchError, SpaceError, VitnasError
 from ..spaces import Arch, SearchSpace
 from .mixed import Mixture, Sharing, has_block, masks, run_sliced
-from .pretrained import NOTE, Note, cut_to_shape, load_pretrained
+from .pretrained import NOTE, Note, check_note, cut_to_shape, load_pretrained
 
 ArchRef = Arch | Mapping[str, Any] | str | Path
 SpaceRef = SearchSpace | Mapping[str, Any] | str | Path
@@ -71,8 +71,9 @@ class ElasticBackbone(BaseModule):
         if self.space.family != self.family:
             raise VitnasError(f'{name} should be given {self.family}, but got {self.space.family}: {arch or space}')
         self.settings = settings
-        self.pattern = Pattern(settings.get('sharing', 'ordinal'))
-        """How architectures of different widths share channels."""
+        shared = Pattern(settings.get('sharing', 'ordinal'))
+        self.pattern = shared if self.space.size() > 1 else Pattern('ordinal')
+        """How architectures of different widths share channels; a fixed network, which shares none, has one side."""
         self.arch: Arch
         self._mixture: Mixture | None = None
         self._sharing: Sharing | None = None
@@ -278,9 +279,11 @@ class ElasticBackbone(BaseModule):
             img_size: Height and width of the images that their positions are for. Defaults to None: not known.
         """
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, metadata: Any, *args: Any) -> None:
+        if NOTE in metadata:
+            check_note(self, metadata[NOTE])
         self.fit_positions(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        super()._load_from_state_dict(state_dict, prefix, metadata, *args)
 
     def init_weights(self) -> None:
         """As everywhere in mm, but ``dict(type='Pretrained', checkpoint=…)`` is checked and cut to this network.

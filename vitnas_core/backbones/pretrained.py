@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -120,12 +120,36 @@ def _check_same(note: Note, backbone: ElasticBackbone, path: str | os.PathLike) 
         comparable = held.family == own.family and (held.size() > 1) == (own.size() > 1)
         where = f'; {next(difference(theirs, ours), "")}' if comparable else ''
         raise CheckpointError(f'{path} holds {_called(held)}, but the backbone is {_called(own)}{where}')
+    _check_settings(note, backbone, path, backbone.supernet_settings if part else ())
+
+
+def _check_settings(note: Note, backbone: ElasticBackbone, path: str | os.PathLike, but: Sequence[str] = ()) -> None:
     settings = Note.from_json(backbone.note()).settings  # as JSON has them
     for name, value in note.settings.items():
-        if settings.get(name) != value and not (part and name in backbone.supernet_settings):
+        if settings.get(name) != value and name not in but:
             raise CheckpointError(
                 f'{path} holds weights for {name}={value!r}, but the backbone has {settings.get(name)!r}'
             )
+
+
+def check_note(backbone: ElasticBackbone, text: str) -> None:
+    """Refuse weights whose shapes fit, but that mean something else, whoever loads them.
+
+    Those are weights under other settings, and those of runs on a ring that other widths have placed.
+
+    Args:
+        backbone: What is to get the weights.
+        text: What their state dict says of them.
+
+    Raises:
+        CheckpointError: They are of another kind.
+    """
+    note, path = Note.from_json(text), 'the checkpoint'
+    fixed = 1 in (note.space.size(), backbone.space.size())  # all that it has is the whole width
+    if note.settings['sharing'] == 'cyclic' and not fixed:
+        _check_same(note, backbone, path)
+    else:
+        _check_settings(note, backbone, path, backbone.supernet_settings if fixed else ())
 
 
 def _data(space: SearchSpace) -> dict[str, Any]:

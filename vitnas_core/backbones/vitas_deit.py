@@ -26,6 +26,8 @@ NORM_EPS = 1e-6
 """What the norms of blocks add to the variance; the last one adds torch's default."""
 SHARED = 'all'
 """The name of the class token that all patch sizes share."""
+LEAST_SUPERFORMER = 3
+"""The least width of a published superformer, a third of which scales scores."""
 
 
 @MODELS.register_module()
@@ -96,8 +98,7 @@ class ViTASDeiT(ElasticBackbone):
         _check_settings(settings, _fewest(self.space.stages[0]))
         largest = read_vitas_deit(self.space.largest())
         self.embed_dims = largest.embed_dim
-        if official and arch is None:
-            settings['superformer'] = self.embed_dims
+        settings['superformer'] = _superformer(settings, self.embed_dims if arch is None else None)
         self.out_type = out_type
         self.last_position = official and settings['superformer'] is not None
         """Whether every token gets the last position, as in the published superformer."""
@@ -194,6 +195,15 @@ class ViTASDeiT(ElasticBackbone):
                 if not isinstance(block, Block):
                     raise ArchError(f'stages[0].blocks[{b}] is there; the weights have none at this place')
                 block.check_fits(f'stages[0].blocks[{b}]', choice)
+                self._check_scale(f'stages[0].blocks[{b}]', choice.num_heads, network.embed_dim)
+
+    def _check_scale(self, path: str, num_heads: int, embed_dim: int) -> None:
+        """Refuse what the published scale of scores, (embed_dim // num_heads)^-½, is not defined for."""
+        alone = self.settings['official'] and self.settings['superformer'] is None
+        if alone and num_heads > embed_dim:
+            raise ArchError(
+                f'{path}.num_heads is {num_heads}; with `official` it should be at most embed_dim, {embed_dim}'
+            )
 
     def activate(self, arch: Arch) -> None:
         """Set patches, widths and heads of the layers; see :meth:`ElasticBackbone.set_arch`."""
@@ -320,6 +330,29 @@ def _fewest(stage: StageSpace) -> int:
     if not stage.optional:
         return stage.depths[0]
     return 1 + max((b for b in range(len(stage.blocks)) if b not in stage.optional), default=-1)
+
+
+def _superformer(settings: dict[str, Any], own: int | None) -> int | None:
+    """The width of the superformer that a network keeps the ways of; None for one that stands alone.
+
+    Args:
+        settings: Those of the network, with what was given for ``superformer``.
+        own: The largest width of a space, which is its own superformer; None for a fixed network.
+    """
+    given, official = settings['superformer'], settings['official']
+    if given is not None and not official:
+        raise VitnasError(f'`superformer` should be given with `official=True` alone, but got {given!r} without it')
+    if given is not None and own is not None:
+        raise VitnasError(
+            f'`superformer` should be given with `arch`, but got {given!r} with `space`, which is one itself'
+        )
+    if given is not None and (type(given) is not int or given < LEAST_SUPERFORMER):
+        raise VitnasError(f'`superformer` should be a whole number of at least {LEAST_SUPERFORMER}, but got {given!r}')
+    if official and own is not None and own < LEAST_SUPERFORMER:
+        raise SpaceError(
+            f'stages[0].embed_dim of a space with `official` should offer at least {LEAST_SUPERFORMER}, but got {own}'
+        )
+    return own if official and own is not None else given
 
 
 def _check_settings(settings: dict[str, Any], fewest: int) -> None:

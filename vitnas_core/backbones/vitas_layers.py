@@ -268,12 +268,12 @@ class Slot(nn.ModuleDict):
     """A place for a block: one of several, each with weights of its own.
 
     Args:
-        blocks: The blocks, by what they attend to.
+        blocks: The blocks, by what they attend to; none for a place that is always empty.
     """
 
     def __init__(self, blocks: dict[str, Block]) -> None:
         super().__init__(blocks)
-        self.op = next(iter(blocks))
+        self.op = next(iter(blocks), '')
         """The active one."""
 
     def importance_orders(self) -> list[Reorder]:

@@ -24,9 +24,11 @@ class NSGA2SearchLoop(SearchLoop):
     The first generation is random. After each, the best of the population and its children survive: those of the
     lower non-dominated rank and, within a rank, those in the less crowded places. The best of the survivors
     compete in pairs for being parents, and their children are crossed, then mutated. Ranks, crowding, survival
-    and tournaments are pymoo's. Crossover and mutation are the space's own, for which one network has one
-    spelling: no network is evaluated twice. There are at most ten attempts for each child that is wanted, new and
-    within the limits; places that stay free are filled with random architectures.
+    and tournaments are pymoo's. Crossover and mutation are the space's own, for which blocks that are absent behind
+    the last one, and their choices, make no difference: no architecture is evaluated twice. Where blocks may be absent
+    at any place (``optional``), [A, null, B] and [A, B] are one network when they stand alone, but use other weights
+    of the supernet, and are candidates of their own. There are at most ten attempts for each child that is wanted, new
+    and within the limits; places that stay free are filled with random architectures.
 
     ``pareto.json`` is the front of ``cost``. The best score is the winner, as in the paper.
 

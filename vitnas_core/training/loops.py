@@ -9,6 +9,7 @@ from mmcv.ops import SyncBatchNorm
 from mmengine.dataset import InfiniteSampler
 from mmengine.dist import get_rank
 from mmengine.runner import BaseLoop, Runner
+from mmpretrain.models import GlobalAveragePooling, ImageClassifier, LinearClsHead
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
@@ -43,8 +44,8 @@ class SupernetTrainLoop(BaseLoop):
             Defaults to 1.
 
     Raises:
-        VitnasError: Both or neither length is given, the model has no elastic backbone, or rule and sampler
-            do not fit.
+        VitnasError: Both or neither length is given, the model has no elastic backbone, rule and sampler do not
+            fit, or both sides of a bilateral backbone cannot be trained with this head.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class SupernetTrainLoop(BaseLoop):
             self.backbone.check_fits(arch)
         _check_wrapper(runner.model)
         _check_norms(self.backbone)
+        _check_sides(self.backbone, unwrap(runner.model))
         super().__init__(runner, dataloader)
         self.dataloader: DataLoader = seeded_loader(self.dataloader)
         self._batches: KeyedBatchSampler = self.dataloader.batch_sampler  # type: ignore[assignment]
@@ -184,6 +186,21 @@ def _check_norms(backbone: ElasticBackbone) -> None:
         raise VitnasError(
             f'`sync_bn` makes {found[0]} and other batch norms of the backbone fixed ones, in which architectures '
             f'cannot differ: leave it out of the config of a supernet'
+        )
+
+
+def _check_sides(backbone: ElasticBackbone, model: nn.Module) -> None:
+    """A backbone sums the features of both sides, which is BCNet's sum of logits where all behind it is linear."""
+    if len(backbone.pattern.sides) == 1:
+        return
+    neck, head = getattr(model, 'neck', None), getattr(model, 'head', None)
+    pooled = neck is None or isinstance(neck, GlobalAveragePooling)
+    if not (isinstance(model, ImageClassifier) and pooled and isinstance(head, LinearClsHead)):
+        parts = ', '.join(type(part).__name__ for part in (neck, head) if part is not None)
+        raise VitnasError(
+            f"`sharing='{backbone.pattern.name}'` trains the sum of both sides, for which a supernet should be an "
+            f'ImageClassifier with a LinearClsHead, behind GlobalAveragePooling or no neck, but got '
+            f'{type(model).__name__}{f" with {parts}" if parts else ""}: use another `sharing`'
         )
 
 
