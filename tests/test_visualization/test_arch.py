@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from tests.families import SMALL_SPACES, SPACES
+from vitnas_core import zoo
 from vitnas_core.spaces import Arch
 from vitnas_core.visualization import draw_arch
 from vitnas_core.visualization.formats import choice_text
@@ -11,6 +12,11 @@ ALL = {**SPACES, **SMALL_SPACES}
 
 def texts(figure):
     return [text.get_text() for text in figure.axes[0].texts]
+
+
+def labels(figure):
+    """What the bands are called, from top to bottom."""
+    return [text for text in texts(figure) if text in ('Stem', 'Head') or text.startswith('Stage ')]
 
 
 def patches(figure, gid):
@@ -35,7 +41,7 @@ def test_every_family_is_drawn_whole(name, rng):
         assert len(patches(figure, 'block')) == sum(block is not None for block in places)
         assert len(patches(figure, 'absent')) == places.count(None)
         shown = texts(figure)
-        assert shown.count('Stage 1') == 1 and f'Stage {len(arch.stages)}' in shown
+        assert len(labels(figure)) == len(arch.stages) and 'Stage 1' in shown
         for choices in [*(stage.choices for stage in arch.stages), *filter(None, places)]:
             for choice, value in choices.items():
                 assert choice in shown and choice_text(value) in shown
@@ -73,6 +79,24 @@ def test_bars_are_in_proportion():
         small, large = (bar.get_width() for bar in patches(figure, f'bar {name}'))
         np.testing.assert_allclose(large / small, part)
     assert not patches(figure, 'bar op')
+
+
+def test_a_stem_and_a_head_are_no_stages():
+    """NASViT's: their widths are of another kind, and would dwarf those of stages."""
+    arch = zoo.load_arch('nasvit-a1')
+    figure = draw_arch(arch)
+    assert labels(figure) == ['Stem', *(f'Stage {i}' for i in range(1, 8)), 'Head']
+    assert '   7 stages   ' in texts(figure)[0] and '1792' in texts(figure)
+    widths = [stage.choices['width'] for stage in arch.stages[1:-1]]
+    bars = [bar.get_width() for bar in patches(figure, 'bar width')]
+    np.testing.assert_allclose(np.divide(bars, bars[-1]), np.divide(widths, widths[-1]))
+
+
+@pytest.mark.parametrize('empty', [(0,), (1,), (2,), (0, 1, 2)])
+def test_a_stage_whose_blocks_are_all_absent_stays_one(empty):
+    stages = [dict(embed_dim=8, blocks=[] if s in empty else [{'num_heads': 1}]) for s in range(3)]
+    figure = draw_arch(Arch.from_dict(dict(family='x', stages=stages)))
+    assert labels(figure) == ['Stage 1', 'Stage 2', 'Stage 3'] and len(patches(figure, 'bar embed_dim')) == 3
 
 
 def test_odd_values_do_no_harm():

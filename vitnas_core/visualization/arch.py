@@ -19,6 +19,8 @@ _WIDTH, _EDGE, _GAP, _PAD = 9.6, 0.12, 0.09, 0.1
 _CHIP, _LABEL, _ROW, _NUMBER = 1.75, 1.05, 0.31, 0.24
 _LETTER, _MOST_COLUMNS = 0.068, 8
 
+_ENDS = ('Stem', 'Head')
+
 
 class _Scale(NamedTuple):
     """What the bars are drawn by: the largest value of each numeric choice, and its colour."""
@@ -31,14 +33,17 @@ def draw_arch(arch: Arch, title: str = '') -> Figure:
     """Draw an architecture of any family: a line of globals, a band a stage, a box a block.
 
     A numeric choice is shown as text and as a bar, in proportion to the largest value of that choice
-    in this architecture. An absent block is a dashed outline. Boxes wrap into rows.
+    in this architecture; those of a stem and a head, such as NASViT's, are of another kind, and are numbers alone.
+    An absent block is a dashed outline. Boxes wrap into rows.
 
     Args:
         arch: The architecture.
         title: A line above it. Defaults to '': none.
     """
     blocks = [block for stage in arch.stages for block in stage.blocks if block is not None]
-    scale = _scale([*(stage.choices for stage in arch.stages), *blocks])
+    names = _stage_names(arch)
+    stages = [stage for stage, name in zip(arch.stages, names) if name not in _ENDS]
+    scale = _scale([*(stage.choices for stage in stages), *blocks])
     columns = _columns(blocks)
     heights = [_stage_height(stage, columns) for stage in arch.stages]
     top = 0.42 + (0.3 if title else 0)
@@ -51,16 +56,31 @@ def draw_arch(arch: Arch, title: str = '') -> Figure:
         axes.set_axis_off()
         if title:
             axes.text(_EDGE, 0.22, plain(title, 100), fontsize=12, fontweight='bold', va='center')
-        axes.text(_EDGE, top - 0.2, _headline(arch), fontsize=9, color=theme.FAINT_INK, va='center')
-        for i, (stage, tall) in enumerate(zip(arch.stages, heights)):
-            _draw_stage(axes, stage, i, top, tall, columns, scale)
+        headline = _headline(arch, len(stages))
+        axes.text(_EDGE, top - 0.2, headline, fontsize=9, color=theme.FAINT_INK, va='center')
+        for name, stage, tall in zip(names, arch.stages, heights):
+            _draw_stage(axes, stage, name, top, tall, columns, None if name in _ENDS else scale)
             top += tall + _GAP
     return figure
 
 
-def _headline(arch: Arch) -> str:
+def _stage_names(arch: Arch) -> list[str]:
+    """What the stages are called: those before and behind all blocks, with other choices than theirs, are no stages."""
+    places = [i for i, stage in enumerate(arch.stages) if stage.blocks]
+    choices = [set(arch.stages[i].choices) for i in places]
+    names: list[str] = []
+    for i, stage in enumerate(arch.stages):
+        outside = bool(places) and not places[0] <= i <= places[-1]
+        if outside and set(stage.choices) not in choices:
+            names.append(_ENDS[i > places[-1]])
+        else:
+            names.append(f'Stage {1 + sum(name not in _ENDS for name in names)}')
+    return names
+
+
+def _headline(arch: Arch, stages: int) -> str:
     depth = sum(stage.depth for stage in arch.stages)
-    words = [plain(arch.family, 30), _count(len(arch.stages), 'stage'), _count(depth, 'block')]
+    words = [plain(arch.family, 30), _count(stages, 'stage'), _count(depth, 'block')]
     return plain('   ·   '.join(words + [f'{plain(n, 24)} {choice_text(v)}' for n, v in arch.choices.items()]), 140)
 
 
@@ -104,16 +124,18 @@ def _stage_height(stage: Stage, columns: int) -> float:
     return _PAD + _chip_rows(stage) * 0.36 + rows * (_box_height(stage) + _GAP) + (_PAD - _GAP if rows else 0)
 
 
-def _draw_stage(axes: Axes, stage: Stage, number: int, top: float, height: float, columns: int, scale: _Scale) -> None:
+def _draw_stage(
+    axes: Axes, stage: Stage, name: str, top: float, height: float, columns: int, scale: _Scale | None
+) -> None:
     _box(axes, _EDGE, top, _WIDTH - 2 * _EDGE, height, facecolor=theme.BAND, edgecolor=theme.TRACK)
     left, y = _EDGE + _PAD, top + _PAD
-    axes.text(left, y + 0.09, f'Stage {number + 1}', fontsize=9.5, fontweight='bold', va='center')
+    axes.text(left, y + 0.09, name, fontsize=9.5, fontweight='bold', va='center')
     if stage.blocks:
         axes.text(left, y + 0.25, _count(stage.depth, 'block'), fontsize=7.5, color=theme.FAINT_INK, va='center')
     a_row = int((_WIDTH - 2 * _EDGE - _LABEL) / _CHIP)
-    for i, (name, value) in enumerate(stage.choices.items()):
+    for i, (choice, value) in enumerate(stage.choices.items()):
         x = _EDGE + _LABEL + i % a_row * _CHIP
-        _draw_choice(axes, name, value, x, y + i // a_row * 0.36, _CHIP - 0.25, scale)
+        _draw_choice(axes, choice, value, x, y + i // a_row * 0.36, _CHIP - 0.25, scale)
     y += _chip_rows(stage) * 0.36
     box = (_WIDTH - 2 * (_EDGE + _PAD) + _GAP) / columns - _GAP
     tall = _box_height(stage)
@@ -123,7 +145,7 @@ def _draw_stage(axes: Axes, stage: Stage, number: int, top: float, height: float
 
 
 def _draw_block(
-    axes: Axes, block: Block | None, number: int, x: float, y: float, width: float, height: float, scale: _Scale
+    axes: Axes, block: Block | None, number: int, x: float, y: float, width: float, height: float, scale: _Scale | None
 ) -> None:
     if block is None:
         _box(axes, x, y, width, height, facecolor='none', edgecolor=theme.FAINT, linestyle=(0, (4, 3)), gid='absent')
@@ -135,11 +157,11 @@ def _draw_block(
         _draw_choice(axes, name, value, x + 0.07, y + _NUMBER + i * _ROW, width - 0.14, scale)
 
 
-def _draw_choice(axes: Axes, name: str, value: Value, x: float, y: float, width: float, scale: _Scale) -> None:
-    """Name on the left, value on the right, its bar beneath."""
+def _draw_choice(axes: Axes, name: str, value: Value, x: float, y: float, width: float, scale: _Scale | None) -> None:
+    """Name on the left, value on the right, its bar beneath if there is a scale."""
     axes.text(x, y + 0.07, _name(name), fontsize=7.5, color=theme.FAINT_INK, va='center')
     axes.text(x + width, y + 0.07, choice_text(value), fontsize=8, fontweight='bold', ha='right', va='center')
-    if isinstance(value, str):
+    if isinstance(value, str) or scale is None:
         return
     most = scale.most[name]
     part = max(0.0, float(value) / most) if most > 0 else 0.0
