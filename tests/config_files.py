@@ -170,8 +170,10 @@ def shrink(cfg: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     for hook in cfg.get('custom_hooks') or []:
         if hook['type'] == 'vitnas.RecalibrateHook':
             hook.update(dataloader=cfg.val_dataloader, num_batches=1)
-    if cfg.train_cfg.get('rule', {}).get('teacher'):  # its weights are not at hand
-        models = cfg.train_cfg.rule.teacher.models
+    if teacher := cfg.train_cfg.get('rule', {}).get('teacher'):  # its weights are not at hand
+        if teacher.get('input_size'):
+            teacher.input_size //= 4
+        models = teacher.models
         for teacher in models if isinstance(models, list) else [models]:
             teacher.update(dict(pretrained=False) if 'pretrained' in teacher else dict(init_cfg=None))
     if cfg.optim_wrapper.get('type') == 'vitnas.BFloat16OptimWrapper':

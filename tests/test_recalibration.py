@@ -16,6 +16,7 @@ from tests.supernets import model_config, supernet_config
 from vitnas_core.elastic import ElasticBatchNorm2d
 from vitnas_core.errors import VitnasError
 from vitnas_core.recalibration import batch_norms, recalibrate
+from vitnas_core.training.hooks import RecalibrateHook
 
 FAMILY = FAMILIES['nasvit']
 
@@ -52,9 +53,12 @@ def test_equals_a_float64_reference(arch: str, rng: np.random.Generator) -> None
     for name, norm in done.items():
         seen = torch.cat([x.double().transpose(0, 1).flatten(1) for x in inputs[name]], 1)
         width = len(seen)
-        for found, expected in ((norm.running_mean, seen.mean(1)), (norm.running_var, seen.var(1))):
-            scale = seen.std(1) if expected is not seen.var(1) else expected
-            assert ((found[:width].double() - expected).abs() <= 1e-6 * expected.abs().clamp(min=scale.max())).all()
+        mean, var = seen.mean(1), seen.var(1)
+        for found, expected, scale in (
+            (norm.running_mean, mean, torch.maximum(mean.abs(), var.sqrt())),
+            (norm.running_var, var, var),
+        ):
+            assert ((found[:width].double() - expected).abs() <= 1e-6 * scale).all(), name
         assert torch.equal(norm.running_mean[width:], before[f'{name}.running_mean'][width:])
     changed = [n for n, t in model.state_dict().items() if not torch.equal(t, before[n])]
     assert changed and all(name.endswith(('running_mean', 'running_var')) for name in changed)
@@ -141,6 +145,18 @@ def test_before_validations(tmp_path: Path) -> None:
         assert torch.equal(a, b), name
     texts = [(tmp_path / name / 'supernet_report.csv').read_text() for name in 'ab']
     assert texts[0].count('\n') == texts[1].count('\n') and texts[0] != texts[1]
+
+
+@pytest.mark.parametrize('average', [False, True])
+def test_the_hook_averages_as_published_where_asked(tmp_path: Path, average: bool) -> None:
+    cfg = supernet_config(tmp_path, model=model_config(FAMILY, drop_path=0.0))
+    runner, loader = Runner.from_cfg(cfg), cfg.val_dataloader.to_dict()
+    hook = RecalibrateHook({**loader, 'batch_size': 3}, num_batches=2, average=average)
+    hook.before_val_epoch(runner)
+    found = {name: norm.running_var.clone() for name, norm in batch_norms(runner.model).items()}
+    for way in (average, not average):
+        norms = recalibrate(runner.model, runner.model.val_step, hook._batches, average=way)
+        assert all(torch.equal(norm.running_var, found[name]) for name, norm in norms.items()) == (way == average)
 
 
 def test_a_model_without_batch_norms_is_refused(tmp_path: Path) -> None:

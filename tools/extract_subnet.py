@@ -26,7 +26,7 @@ from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.checkpoints import load_weights
-from vitnas_core.costs import count_params
+from vitnas_core.costs import count_params, priced_size
 from vitnas_core.errors import VitnasError
 from vitnas_core.fileio import atomic_write
 from vitnas_core.launch import read_config
@@ -123,15 +123,17 @@ def main(args: list[str] | None = None) -> nn.Module:
     # Clones, as a file holds no shared memory.
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in fixed.state_dict().items()}
     write(options.out, arch, weights, {NOTE: elastic_backbone(fixed).note()}, options.pth)
+    height, width = priced_size(arch, size, backbone.settings)
     cost = backbone.price(arch, size)
-    print(f'backbone: {cost} at {size[0]} x {size[1]}; the whole model: {count_params(fixed) / 1e6:.2f}M params')
+    print(f'backbone: {cost} at {height} x {width}; the whole model: {count_params(fixed) / 1e6:.2f}M params')
     if not options.recalibrate and elastic_norms(model):
         print('its batch norms have the statistics that the supernet had, of all architectures: see --recalibrate')
     print(f"its features equal the supernet's bit for bit; the outputs differ by {difference:.1e} of the largest")
     kind = cfg.model.backbone.type if 'backbone' in cfg.model else type(backbone).__name__
     print('in a config of the fixed network (other arguments of the backbone as in the supernet):')
+    more = ''.join(f'{name}={value!r}, ' for name, value in backbone.fixed_settings().items())
     print(
-        f"  backbone=dict(type='{kind}', arch='{options.out / 'arch.json'}', init_cfg=dict(type='Pretrained', "
+        f"  backbone=dict(type='{kind}', arch='{options.out / 'arch.json'}', {more}init_cfg=dict(type='Pretrained', "
         f"checkpoint='{options.out / 'weights.safetensors'}'))"
     )
     print(f"or, for the weights of the whole model: load_from = '{options.out / 'weights.safetensors'}'")

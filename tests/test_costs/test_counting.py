@@ -23,3 +23,4 @@ def test_attention_is_counted() -> None:
 
 def test_costs_read_well() -> None:
     assert str(Cost(5_867_944, 1_283_236_352)) == '5.87M params, 1.283G MACs'
+    assert str(Cost(40_000, 1_283_236)) == '0.04M params, 1.283M MACs'

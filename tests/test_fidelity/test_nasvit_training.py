@@ -1,4 +1,4 @@
-"""NASViT's training against the published code: its distillation and its projection of gradients."""
+"""NASViT's training against the published code: distillation, projection of gradients, learning rates."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 import torch
 from mmengine.optim import OptimWrapper
+from mmengine.registry import PARAM_SCHEDULERS
 from torch import nn
 
+from tests.config_files import parsed
 from vitnas_core.training import AdaptiveAlphaDivergence, GradientProjection
 
 FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'nasvit'
 DISTILLATIONS: list[dict[str, Any]] = json.loads((FOLDER / 'kd.json').read_text())['cases']
 PROJECTIONS: list[dict[str, Any]] = json.loads((FOLDER / 'projection.json').read_text())['cases']
+RATES: dict[str, float] = json.loads((FOLDER / 'lr_schedule.json').read_text())['lr_at_iteration']
 
 
 def divergence(case: dict[str, Any]) -> AdaptiveAlphaDivergence:
@@ -73,3 +76,30 @@ def test_projection(case: dict[str, Any]) -> None:
     projection.combine(nn.Identity(), optim_wrapper)
     for parameter, gradient in zip(parameters, expected):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-5, atol=1e-8)
+
+
+def test_learning_rates() -> None:
+    """Of the config that trains as published, an iteration earlier: the code sets a rate behind the update.
+
+    The warm-up here ends with its last iteration, there with the next, which is one iteration of 50 in the file.
+    """
+    cfg, epoch = parsed('nasvit_supernet_8xb64-400e_imagenet'), 10
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], cfg.optim_wrapper.optimizer.lr)
+    given = dict(optimizer=optimizer, epoch_length=epoch)
+    schedulers = [PARAM_SCHEDULERS.build(dict(one), default_args=given) for one in cfg.param_scheduler]
+    rates = []
+    for _ in range(cfg.train_cfg.max_epochs * epoch):
+        rates.append(optimizer.param_groups[0]['lr'])
+        optimizer.step()
+        for scheduler in schedulers:
+            scheduler.step()
+    for iteration, rate in ((int(number), rate) for number, rate in RATES.items()):
+        tolerance = 1e-5 if iteration > 5 * epoch else 1 / 49
+        assert rates[max(0, iteration - 1)] == pytest.approx(rate, rel=tolerance), iteration
+
+
+def test_recalibration_takes_as_many_batches_as_published() -> None:
+    cfg = parsed('nasvit_supernet_8xb64-400e_imagenet')
+    (hook,) = (hook for hook in cfg.custom_hooks if hook.type == 'vitnas.RecalibrateHook')
+    assert hook.average and hook.num_batches == 64
+    assert hook.num_batches * hook.dataloader.batch_size <= 1000 * hook.dataloader.dataset.per_class

@@ -23,6 +23,15 @@ def test_a_file_at_another_shape(tmp_path: Path, capsys: pytest.CaptureFixture) 
     assert '800 x 1344' in out and f'{5_867_944 - 193_000:,}' in out
 
 
+def test_the_image_is_the_one_that_is_priced(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """NASViT's classifiers resize whatever they are given."""
+    (tmp_path / 'mine.json').write_text(zoo.load_arch('nasvit-a1').to_json())
+    for ref, more in (('nasvit-a1', []), (str(tmp_path / 'mine.json'), []), ('nasvit-a1', ['--shape', '224'])):
+        get_cost.main([ref, *more])
+        line = capsys.readouterr().out.splitlines()[-1]
+        assert '192 x 192' in line and f'{zoo.entry("nasvit-a1").macs:,}' in line
+
+
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit, match='ArchError: .*neither a file nor an architecture of the zoo'):
         get_cost.main(['autoformer-giant'])

@@ -93,6 +93,19 @@ def test_sizes_between_patches_are_refused(tmp_path: Path) -> None:
         Runner.from_cfg(config).train()
 
 
+def test_a_backbone_that_resizes_images_by_itself_is_refused(tmp_path: Path) -> None:
+    """NASViT does as a classifier, and with ``out_indices``, above, does not."""
+    family = FAMILIES['nasvit']
+    model = model_config(family)
+    del model['backbone']['out_indices']
+    model['head']['in_channels'] = family.elastic(out_indices=None).out_channels()[-1]
+    config = supernet_config(tmp_path, UNIFORM, max_epochs=1, model=model)
+    Runner.from_cfg(config).train()
+    config.custom_hooks = [HOOK]
+    with pytest.raises(VitnasError, match='would change nothing: as a classifier, NASViT resizes images'):
+        Runner.from_cfg(config).train()
+
+
 def test_other_tasks_are_refused() -> None:
     from mmengine.structures import BaseDataElement
 

@@ -10,10 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mmengine.hooks import Hook
+from mmengine.hub import get_config
 from mmengine.registry import MODELS as MM_MODELS
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
+from tests.config_files import parsed
 from tests.families import FAMILIES
 from tests.supernets import SANDWICH, losses, model_config, supernet_config
 from tests.test_training.test_loop import assert_equal_states
@@ -37,6 +39,9 @@ RESNET = dict(
     head=dict(type='mmpretrain.LinearClsHead', num_classes=10, in_channels=64, init_cfg=None),
 )
 TIMM = dict(type='mmpretrain.TimmClassifier', model_name='resnet10t', num_classes=10, in_chans=3)
+
+VIT = dict(TIMM, model_name='vit_tiny_patch16_224', img_size=48, depth=1)
+STUDENT = dict(mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], to_rgb=True, num_classes=10)
 
 
 def tiny(classes: int = 10) -> dict[str, Any]:
@@ -154,6 +159,70 @@ def test_weights_that_timm_gave_are_not_drawn_again(monkeypatch: pytest.MonkeyPa
     called: list[object] = []
     monkeypatch.setattr(TimmClassifier, 'init_weights', called.append)
     assert isinstance(Teacher(TIMM).models[0], TimmClassifier) and not called
+
+
+def test_images_have_the_size_that_the_teacher_is_for(files: list[Path]) -> None:
+    images = torch.randn(2, 3, 32, 32)
+    found = Teacher(configs(files)[0], input_size=48)(images)
+    larger = F.interpolate(images, (48, 48), mode='bicubic', antialias=True)
+    torch.testing.assert_close(found, logits_of(files[0], larger).softmax(-1))
+    assert not torch.allclose(found, Teacher(configs(files)[0])(images), atol=1e-3)
+    assert torch.equal(Teacher(configs(files)[0], input_size=32)(images), Teacher(configs(files)[0])(images))
+    assert Teacher(VIT, input_size=48)(images).shape == (2, 10)
+    with pytest.raises(VitnasError, match=r'TimmClassifier refuses the images: .*48.*`input_size` of vitnas.Teacher'):
+        Teacher(VIT)(images)
+
+
+@pytest.mark.parametrize('model', [tiny(), TIMM], ids=['mm', 'timm'])
+@pytest.mark.parametrize(
+    ('own', 'other'),
+    [
+        (dict(mean=[127.5] * 3, std=[127.5, 120.0, 100.0], to_rgb=True), True),
+        (dict(mean=[10.0, 20.0, 30.0], std=[40.0, 50.0, 60.0]), True),
+        (dict(mean=STUDENT['mean'][::-1], std=STUDENT['std'][::-1], to_rgb=False), True),
+        (dict(to_rgb=True), True),
+        (dict(mean=STUDENT['mean'], std=STUDENT['std'], to_rgb=True, num_classes=10), False),
+    ],
+)
+def test_each_teacher_has_its_own_normalisation(model: dict, own: dict, other: bool) -> None:
+    """It sees what its own data preprocessor makes of the same pixels, and beside others."""
+    from mmpretrain.models import ClsDataPreprocessor
+
+    pixels = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    seen = ClsDataPreprocessor(**STUDENT)(dict(inputs=pixels))['inputs']
+    teacher = Teacher([dict(**model, data_preprocessor=own), model], data_preprocessor=STUDENT).double()
+    views: list[Tensor] = []
+    for one in teacher.models:
+        one.register_forward_pre_hook(lambda module, args: views.append(args[0]))
+    teacher(seen)
+    expected = teacher.models[0].data_preprocessor(dict(inputs=pixels))['inputs']
+    torch.testing.assert_close(views[0], expected, rtol=1e-5, atol=1e-5)  # the student's pixels are float32's
+    assert torch.equal(views[1], seen) and torch.equal(views[0], seen) != other
+
+
+def test_the_papers_teacher_sees_what_it_was_trained_for() -> None:
+    cfg = parsed('nasvit_supernet_8xb64-360e_imagenet')
+    published = get_config('mmpretrain::efficientnet/efficientnet-b5_8xb32_in1k.py')
+    assert cfg.train_cfg.rule.teacher.input_size == published.test_pipeline[1].crop_size
+    assert cfg.data_preprocessor == published.data_preprocessor
+
+
+def test_normalisations_that_cannot_be_undone_or_done() -> None:
+    model = dict(**tiny(), data_preprocessor=dict(mean=[127.5] * 3, std=[127.5] * 3))
+    with pytest.raises(VitnasError, match=r'models\[1\] of vitnas.Teacher has a data_preprocessor of its own.*_base_'):
+        Teacher([tiny(), model])
+    for own, student, words in (
+        (dict(mean=[127.5] * 3), STUDENT, r'^data_preprocessor of models\[0\] .* with three numbers as mean'),
+        (STUDENT, dict(mean=[1, 2, 3], std=[1, 0, 1]), '^data_preprocessor of vitnas.Teacher should be .* above 0'),
+        (STUDENT, dict(mean=[127.5], std=[127.5]), r'but got \{.mean.: \[127.5\]'),
+        (nn.Identity(), STUDENT, r'should be a config .*, but got Identity\(\)'),
+        (dict(pad_size_divisor=32), STUDENT, 'may say mean, std and to_rgb, but it has pad_size_divisor'),
+    ):
+        with pytest.raises(VitnasError, match=words):
+            Teacher(dict(**tiny(), data_preprocessor=own), data_preprocessor=student)
+    for size in (0, 22.4, '224'):
+        with pytest.raises(VitnasError, match=f'`input_size` should be a whole number of at least 1, but got {size!r}'):
+            Teacher(tiny(), input_size=size)
 
 
 def test_what_does_not_do(files: list[Path], tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vitnas_core import zoo
 from vitnas_core.backbones import FAMILIES
+from vitnas_core.costs import priced_size
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.text import table
 
@@ -21,7 +22,8 @@ def main(args: list[str] | None = None) -> None:
         type=int,
         nargs='+',
         metavar='N',
-        help="image side, or height and width; defaults to the zoo's own for its names, and to 224 for files",
+        help="image side, or height and width; defaults to the zoo's own for its names, and to 224 for files. An "
+        'architecture with a resolution is priced at that',
     )
     parser.add_argument('--num-classes', type=int, default=1000, help='of a linear head that is counted; 0 for none')
     options = parser.parse_args(args)
@@ -34,9 +36,10 @@ def main(args: list[str] | None = None) -> None:
             if arch.family not in FAMILIES:
                 raise ArchError(f'family is {arch.family}; there is a backbone for {", ".join(FAMILIES)}')
             family, own = FAMILIES[arch.family], zoo.entry(ref).input_size if ref in zoo.arch_names() else (224, 224)
-            size = (options.shape[0], options.shape[-1]) if options.shape else own
+            given = (options.shape[0], options.shape[-1]) if options.shape else own
             built_for = {'img_size': own} if 'img_size' in family.cost_settings else {}
-            cost = family.cost(arch, size, options.num_classes, **built_for)  # type: ignore[call-arg]
+            cost = family.cost(arch, given, options.num_classes, **built_for)  # type: ignore[call-arg]
+            size = priced_size(arch, given, {})
         except VitnasError as err:
             sys.exit(f'{type(err).__name__}: {err}' + f' ({ref})' * (str(ref) not in str(err)))
         rows.append([Path(ref).name, arch.family, f'{size[0]} x {size[1]}', f'{cost.params:,}', f'{cost.macs:,}'])

@@ -1,10 +1,12 @@
 """``Cost``: parameters, multiply-accumulates and, where it was measured, latency of one architecture."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from ..errors import VitnasError
+from ..spaces import Arch
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,27 @@ class Cost:
 
     def __str__(self) -> str:
         time = '' if self.latency is None else f', {1000 * self.latency:.4g} ms'
-        return f'{self.params / 1e6:.2f}M params, {self.macs / 1e9:.3f}G MACs{time}'
+        macs = f'{self.macs / 1e9:.3f}G' if self.macs >= 1e9 else f'{self.macs / 1e6:.3f}M'
+        return f'{self.params / 1e6:.2f}M params, {macs} MACs{time}'
+
+
+def priced_size(arch: Arch, input_size: Any, settings: Mapping[str, Any]) -> tuple[int, int]:
+    """(height, width) of the image that a price holds for, whatever image is given.
+
+    A classifier whose architecture has a ``resolution`` (NASViT) resizes images to it; a backbone of dense tasks, which
+    has ``out_indices``, does not.
+
+    Args:
+        arch: The architecture.
+        input_size: Side, or (height, width), of the image that is given.
+        settings: Those of the backbone that there are.
+
+    Raises:
+        VitnasError: The size is none.
+    """
+    size = as_size('input_size', input_size)
+    resizes = 'resolution' in arch.choices and settings.get('out_indices') is None
+    return (int(arch.choices['resolution']),) * 2 if resizes else size
 
 
 def as_size(name: str, value: Any) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Choices
 from ..spaces.arch import Value
-from .cost import Cost, as_size
+from .cost import Cost, priced_size
 from .mbconv import hidden_width, squeezed_width
 from .reading import check_names, check_out_indices, whole
 
@@ -115,10 +115,10 @@ def nasvit_cost(
     choices = read_nasvit(arch)
     if num_classes < 0:
         raise VitnasError(f'`num_classes` should be at least 0, but got {num_classes!r}')
-    size = as_size('input_size', input_size)
+    size = priced_size(arch, input_size, {'out_indices': out_indices})
     check_window(window_size)
     if out_indices is None:
-        size, last = (choices.resolution,) * 2, len(choices.stages)
+        last = len(choices.stages)
     else:
         check_out_indices(out_indices, 1 + len(choices.stages))
         last = max(index % (1 + len(choices.stages)) for index in out_indices)

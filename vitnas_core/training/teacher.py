@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
+import torch.nn.functional as F
 from mmengine.registry import MODELS as MM_MODELS
 from torch import Tensor, nn
 
@@ -17,36 +19,59 @@ from ..randomness import kept
 from ..registry import MODELS
 from .distillation import precise
 
+TO_RGB = ('to_rgb', 'bgr_to_rgb', 'rgb_to_bgr')
+"""What says in the data preprocessors of mm that the order of channels is turned round."""
+
+HONOURED = ('type', 'mean', 'std', *TO_RGB, 'num_classes', 'to_onehot')
+"""What the data preprocessor of a teacher may say; the last two are of labels."""
+
 
 @MODELS.register_module()
 class Teacher(nn.Module):
     """What one or several classifiers think of a batch: the mean of their probabilities.
 
-    They see the batch as the model gets it, so they must expect images of that size, normalised in that way. They
-    are always in test mode, learn nothing and are no part of the model or its checkpoints.
+    They see the batch as the model gets it, mixed images too, but for what ``input_size`` and a ``data_preprocessor``
+    of their own change. They are always in test mode, learn nothing and are no part of the model or its checkpoints.
 
     Args:
         models: The config of a classifier of any toolbox, or a list of them, e.g.
-            ``dict(type='mmpretrain.TimmClassifier', model_name='tf_efficientnet_b5', pretrained=True)``. Its weights
-            are its own business (timm's ``pretrained``, mm's ``init_cfg``), or those of a file that the key
-            ``checkpoint`` beside ``type`` names, which must hold all of them.
+            ``dict(type='mmpretrain.TimmClassifier', model_name='tf_efficientnet_b5', pretrained=True)``, which is for
+            ``input_size=456``. Its weights are its own business (timm's ``pretrained``, mm's ``init_cfg``), or those of
+            a file that the key ``checkpoint`` beside ``type`` names, which must hold all of them. One that wants images
+            normalised in another way than the student's says so as in mm, timm's too:
+            ``data_preprocessor=dict(mean=[127.5] * 3, std=[127.5] * 3, to_rgb=True)``.
         sharpness: Logits are multiplied by it before the softmax. Defaults to 1; the published code of NASViT has 5.
+        input_size: To which side images are resized for the teacher, bicubically. Defaults to None: as they are.
+        data_preprocessor: The student's, by which the images were normalised: ``_base_.data_preprocessor``. It is
+            needed where a model has its own. Defaults to None.
 
     Raises:
-        VitnasError: There is no model, or ``sharpness`` is not above 0.
+        VitnasError: There is no model, ``sharpness`` is not above 0, ``input_size`` is no whole number from 1, or a
+            ``data_preprocessor`` says what cannot be undone or done.
         CheckpointError: A ``checkpoint`` cannot be read or does not fit.
     """
 
-    def __init__(self, models: dict | Sequence[dict], sharpness: float = 1.0) -> None:
+    def __init__(
+        self,
+        models: dict | Sequence[dict],
+        sharpness: float = 1.0,
+        input_size: int | None = None,
+        data_preprocessor: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
         if not sharpness > 0:
             raise VitnasError(f'`sharpness` should be above 0, but got {sharpness!r}')
+        if input_size is not None and (type(input_size) is not int or input_size < 1):
+            raise VitnasError(f'`input_size` should be a whole number of at least 1, but got {input_size!r}')
         configs = [models] if isinstance(models, Mapping) else list(models)
         if not configs:
             raise VitnasError('`models` of vitnas.Teacher should hold a classifier, but it is empty')
         self.sharpness = sharpness
+        views = [_view(f'models[{i}]', config, data_preprocessor, input_size) for i, config in enumerate(configs)]
         with kept():  # initial weights that are replaced draw from nobody's generator
-            self.models = nn.ModuleList(_build(dict(config)) for config in configs)
+            self.models = nn.ModuleList(_build(copy.deepcopy(dict(config))) for config in configs)
+        for model, view in zip(self.models, views):
+            model.register_forward_pre_hook(view.take)
         self.eval().requires_grad_(False)
 
     @torch.no_grad()
@@ -54,7 +79,7 @@ class Teacher(nn.Module):
         """Preprocessed images (B, 3, H, W) → probabilities (B, classes), in float32 at least.
 
         Raises:
-            VitnasError: A model does not give logits, or two have different numbers of classes.
+            VitnasError: A model does not take images of this size, gives no logits, or has other classes than another.
         """
         if next(self.parameters()).device != inputs.device:
             self.to(inputs.device)
@@ -65,13 +90,92 @@ class Teacher(nn.Module):
         return torch.stack(found).mean(0)
 
     def _probabilities(self, model: Any, inputs: Tensor) -> Tensor:
-        logits = model(inputs, mode='tensor')
+        try:
+            logits = model(inputs, mode='tensor')
+        except AssertionError as err:  # timm's, where a transformer is for images of another size
+            raise VitnasError(
+                f'{type(model).__name__} refuses the images: {err}; `input_size` of vitnas.Teacher should be the size '
+                f'that it is for'
+            ) from err
         if not isinstance(logits, Tensor) or logits.ndim != 2:
             raise VitnasError(
                 f'a model of vitnas.Teacher should give logits of (images, classes) as classifiers do, but '
                 f'{type(model).__name__} does not'
             )
         return (precise(logits) * self.sharpness).softmax(-1)
+
+
+class _View(NamedTuple):
+    """How a classifier sees the images."""
+
+    size: int | None
+    turned: bool = False
+    """Whether its channels are in the other order."""
+    scale: tuple[float, ...] = (1.0,) * 3
+    shift: tuple[float, ...] = (0.0,) * 3
+    """Of channels in its order."""
+
+    def take(self, model: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The hook that runs before the classifier."""
+        x, *others = args
+        if self.size is not None and x.shape[2:] != (self.size, self.size):
+            x = F.interpolate(x, (self.size, self.size), mode='bicubic', antialias=True)
+        if self.turned:
+            x = x.flip(1)
+        if self != _View(self.size, self.turned):
+            scale, shift = (x.new_tensor(values).view(3, 1, 1) for values in (self.scale, self.shift))
+            x = x * scale + shift
+        return (x, *others)
+
+
+def _view(name: str, config: Mapping[str, Any], student: Mapping[str, Any] | None, size: int | None) -> _View:
+    """What undoes the student's normalisation and does that of a classifier, if it has one."""
+    own = config.get('data_preprocessor')
+    if own is None:
+        return _View(size)
+    if student is None:
+        raise VitnasError(
+            f'{name} of vitnas.Teacher has a data_preprocessor of its own, so what that of the student does has to be '
+            f'undone; name it: dict(type="vitnas.Teacher", data_preprocessor=_base_.data_preprocessor, …)'
+        )
+    given = _Normalisation.read('data_preprocessor', student)
+    to = _Normalisation.read(f'data_preprocessor of {name}', own)
+    if unknown := [key for key in own if key not in HONOURED]:
+        raise VitnasError(
+            f'data_preprocessor of {name} of vitnas.Teacher may say mean, std and to_rgb, but it has {unknown[0]}'
+        )
+    turned = to.turned != given.turned
+    mean, std = (values[::-1] if turned else values for values in (given.mean, given.std))
+    scale = tuple(ours / theirs for ours, theirs in zip(std, to.std))
+    shift = tuple((ours - theirs) / unit for ours, theirs, unit in zip(mean, to.mean, to.std))
+    return _View(size, turned, scale, shift)
+
+
+class _Normalisation(NamedTuple):
+    """What a data preprocessor does to pixels."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    turned: bool
+
+    @classmethod
+    def read(cls, name: str, config: Any) -> _Normalisation:
+        """That of a config; one without mean and std leaves pixels as they are."""
+        given = config if isinstance(config, Mapping) else {}
+        mean, std = given.get('mean'), given.get('std')
+        if mean is None and std is None and isinstance(config, Mapping):
+            mean, std = (0.0,) * 3, (1.0,) * 3
+        if not _are_three(mean) or not _are_three(std) or min(std) <= 0:
+            raise VitnasError(
+                f'{name} of vitnas.Teacher should be a config with three numbers as mean and three above 0 as std, or '
+                f'with neither, but got {config!r}'
+            )
+        return cls(tuple(mean), tuple(std), any(given.get(key) for key in TO_RGB))
+
+
+def _are_three(values: Any) -> TypeGuard[Sequence[float]]:
+    numbers = isinstance(values, Sequence) and all(isinstance(value, (int, float)) for value in values)
+    return numbers and len(values) == 3
 
 
 def _build(config: dict[str, Any]) -> nn.Module:

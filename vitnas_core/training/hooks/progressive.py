@@ -28,8 +28,8 @@ class ProgressiveLearningHook(Hook):
         step: By how much it grows at a time. Defaults to 16, the patch size.
 
     Raises:
-        VitnasError: The sizes are no multiples of ``step`` or of the patches; while training: a batch is no image
-            classifier's, or not of the size ``end``.
+        VitnasError: The sizes are no multiples of ``step`` or of the patches; the backbone resizes images by itself;
+            while training: a batch is no image classifier's, or not of the size ``end``.
     """
 
     def __init__(self, start: int, end: int, step: int = 16) -> None:
@@ -47,8 +47,14 @@ class ProgressiveLearningHook(Hook):
         return self.sizes[min(int(progress * len(self.sizes)), len(self.sizes) - 1)]
 
     def before_train(self, runner: Runner) -> None:
-        """Check that images stay whole patches."""
-        patch = getattr(getattr(unwrap(runner.model), 'backbone', None), 'patch_size', None)
+        """Check that images stay whole patches, and stay as they are."""
+        backbone: Any = getattr(unwrap(runner.model), 'backbone', None)
+        if getattr(backbone, 'classifies', False) and 'resolution' in backbone.arch.choices:
+            raise VitnasError(
+                f'vitnas.ProgressiveLearningHook would change nothing: as a classifier, {type(backbone).__name__} '
+                f'resizes images to the resolution of its architecture by itself; leave the hook out'
+            )
+        patch = getattr(backbone, 'patch_size', None)
         if isinstance(patch, int) and self.sizes[0] % patch + (self.step % patch):
             raise VitnasError(
                 f'`start` and `step` of vitnas.ProgressiveLearningHook should be multiples of the patch size, {patch}, '

@@ -26,6 +26,8 @@ class RecalibrateHook(Hook):
     Args:
         dataloader: Config of the images, e.g. the hold-out part of the training set; taken in one fixed random order.
         num_batches: How many batches of it. Defaults to 64, as published.
+        average: Take the plain mean of the batches' means and variances, as NASViT's code does. Defaults to False: the
+            exact mean and variance of all that was seen.
 
     Raises:
         VitnasError: ``num_batches`` is not at least 1; when a validation starts: the model has no batch norm.
@@ -33,10 +35,10 @@ class RecalibrateHook(Hook):
 
     priority = 'LOW'  # after EMAHook has put averaged weights in place
 
-    def __init__(self, dataloader: Mapping[str, Any], num_batches: int = 64) -> None:
+    def __init__(self, dataloader: Mapping[str, Any], num_batches: int = 64, average: bool = False) -> None:
         if type(num_batches) is not int or num_batches < 1:
             raise VitnasError(f'`num_batches` should be a whole number of at least 1, but got {num_batches!r}')
-        self.dataloader, self.num_batches = dataloader, num_batches
+        self.dataloader, self.num_batches, self.average = dataloader, num_batches, average
         self._batches: list[Any] = []
 
     def before_val_epoch(self, runner: Runner) -> None:
@@ -51,5 +53,5 @@ class RecalibrateHook(Hook):
             config = {**copy.deepcopy(dict(self.dataloader)), 'sampler': dict(type='vitnas.WholeSampler')}
             loader = runner.build_dataloader(config, seed=runner.seed)
             self._batches = [copy.deepcopy(batch) for batch in islice(loader, self.num_batches)]
-        if not recalibrate(model, model.val_step, self._batches):
+        if not recalibrate(model, model.val_step, self._batches, self.average):
             raise VitnasError('vitnas.RecalibrateHook is for models with batch norms that are not frozen; leave it out')

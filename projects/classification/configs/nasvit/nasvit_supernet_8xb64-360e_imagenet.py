@@ -6,7 +6,7 @@ _base_ = [
     '../../../../configs/_base_/schedules/nasvit_bs512_360e.py',
 ]
 
-# 83.2 % of ImageNet, 83.3 in the paper. It sees the images of 224 × 224 that the supernet sees.
+# 83.2 % of ImageNet, 83.3 in the paper, at 456 × 456: the images that the supernet sees are resized for it.
 weights = (
     'https://download.openmmlab.com/mmclassification/v0/efficientnet/'
     'efficientnet-b5_3rdparty_8xb32_in1k_20220119-e9814430.pth'
@@ -18,7 +18,7 @@ teacher = dict(
     head=dict(type='mmpretrain.LinearClsHead', num_classes=1000, in_channels=2048),
     init_cfg=dict(type='Pretrained', checkpoint=weights),
 )
-train_cfg = dict(rule=dict(teacher=dict(type='vitnas.Teacher', models=teacher)))
+train_cfg = dict(rule=dict(teacher=dict(type='vitnas.Teacher', models=teacher, input_size=456)))
 custom_hooks = [
     dict(type='vitnas.SupernetReportHook', interval=10, num_random=3),
     dict(type='vitnas.RecalibrateHook', dataloader=_base_.val_dataloader, num_batches=16),

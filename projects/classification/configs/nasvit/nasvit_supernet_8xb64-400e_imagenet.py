@@ -24,8 +24,15 @@ train_cfg = dict(
         conflict=dict(cap=2.0, eps=1e-6, clip_subnets=1.0, start=101 / 400),
     ),
 )
-param_scheduler = [
+param_scheduler = [  # the cosine counts from the first epoch on, not from the end of the warm-up
     dict(type='LinearLR', start_factor=1 / 600, by_epoch=True, end=5, convert_to_iter_based=True),
-    dict(type='CosineAnnealingLR', eta_min=5e-6, by_epoch=True, begin=5, end=400, convert_to_iter_based=True),
+    dict(type='CosineAnnealingLR', eta_min=5e-6, by_epoch=True, begin=0, end=400, convert_to_iter_based=True),
 ]
-custom_hooks = [*_base_.custom_hooks, dict(type='EMAHook', momentum=1.5e-4)]
+# 64 batches of 64; there of the images that are trained on, here of the held-out ones.
+images = {**_base_.val_dataloader, 'batch_size': 64}
+custom_hooks = [
+    dict(type='vitnas.SupernetReportHook', interval=10, num_random=3),
+    dict(type='vitnas.RecalibrateHook', dataloader=images, num_batches=64, average=True),
+    dict(type='vitnas.ConflictMeterHook', interval=500),
+    dict(type='EMAHook', momentum=1.5e-4),
+]
