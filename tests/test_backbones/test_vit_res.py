@@ -54,7 +54,7 @@ def test_a_reduction_by_hand(size: tuple[int, int]) -> None:
 @torch.no_grad()
 def test_without_the_main_branch_only_the_residual_one_is_left() -> None:
     model, plain = randomised(), randomised(shortcut=False)
-    plain.load_state_dict(model.state_dict())
+    plain.load_state_dict(dict(model.state_dict()))  # without its note: the other setting is meant
     x = torch.randn(1, 17, 24)
     whole, branch = (one.stages[1].reduction(x, (4, 4))[0] for one in (model, plain))
     rest = whole - branch
