@@ -21,9 +21,9 @@ import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from vitnas_core.backbones import ElasticBackbone, elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
-from vitnas_core.fileio import atomic_write
 from vitnas_core.launch import read_config
 from vitnas_core.models import model_config
+from vitnas_core.utils.fileio import atomic_write
 
 TOLERANCE = 1e-4
 """How far the exported network's outputs may be from the model's, relative to the largest."""

@@ -20,13 +20,13 @@ from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import Constraint, Cost
-from vitnas_core.fileio import atomic_write
 from vitnas_core.launch import make_runner
 from vitnas_core.models import fixed_config
 from vitnas_core.search import SearchLoop, SubnetEvaluator
 from vitnas_core.search.feasible import FeasibleSpace
 from vitnas_core.spaces import Arch
-from vitnas_core.text import table
+from vitnas_core.utils.fileio import atomic_write
+from vitnas_core.utils.text import table
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'projects/classification/configs/autoformer'

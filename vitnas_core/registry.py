@@ -19,7 +19,7 @@ DATASETS = mm.Registry(
     'dataset', parent=mm.DATASETS, scope='vitnas', locations=['vitnas_core.datasets', 'vitnas_core.vqa']
 )
 TRANSFORMS = mm.Registry('transform', parent=mm.TRANSFORMS, scope='vitnas', locations=['vitnas_core.datasets'])
-DATA_SAMPLERS = mm.Registry('data sampler', parent=mm.DATA_SAMPLERS, scope='vitnas', locations=['vitnas_core.search'])
+DATA_SAMPLERS = mm.Registry('data sampler', parent=mm.DATA_SAMPLERS, scope='vitnas', locations=['vitnas_core.datasets'])
 METRICS = mm.Registry('metric', parent=mm.METRICS, scope='vitnas', locations=['vitnas_core.vqa'])
 HOOKS = mm.Registry('hook', parent=mm.HOOKS, scope='vitnas', locations=['vitnas_core.training.hooks'])
 LOOPS = mm.Registry('loop', parent=mm.LOOPS, scope='vitnas', locations=['vitnas_core.training', 'vitnas_core.search'])

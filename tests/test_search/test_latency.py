@@ -11,9 +11,9 @@ import pytest
 
 from tests.families import BACKBONES, FAMILIES
 from tests.test_search.common import build, config, history, noise, search
-from vitnas_core.costs import LatencyTable
-from vitnas_core.costs.latency import block_keys, stage_keys
 from vitnas_core.errors import InfeasibleError, VitnasError
+from vitnas_core.latency import LatencyTable
+from vitnas_core.latency.table import block_keys, stage_keys
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.spaces.arch import Value
 

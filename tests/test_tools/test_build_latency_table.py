@@ -7,9 +7,9 @@ import pytest
 
 from tests.families import FAMILIES
 from tools.analysis import build_latency_table as tool
-from vitnas_core.costs import LatencyTable
-from vitnas_core.costs.latency import Validation
 from vitnas_core.errors import VitnasError
+from vitnas_core.latency import LatencyTable
+from vitnas_core.latency.table import Validation
 
 FAMILY = FAMILIES['autoformer']
 

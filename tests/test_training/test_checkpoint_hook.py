@@ -24,7 +24,7 @@ from mmengine.model import BaseModel
 from mmengine.registry import METRICS
 from mmengine.runner import Runner
 
-import vitnas_core.fileio
+import vitnas_core.utils.fileio
 from vitnas_core.training.hooks import CheckpointHook
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def test_several_best_metrics_each_keep_one(tmp_path):
 @pytest.mark.parametrize('step', ['epoch_2.pth', 'last_checkpoint', 'best_accuracy_top1_epoch_2.pth'])
 def test_full_disk_leaves_the_old_checkpoints(tmp_path, monkeypatch, step):
     """Whatever write of the second epoch fails, what the first one saved is still there."""
-    write, written = vitnas_core.fileio.atomic_write, []
+    write, written = vitnas_core.utils.fileio.atomic_write, []
 
     def full(path, *args):
         name = os.path.basename(path)
@@ -146,7 +146,7 @@ def test_full_disk_leaves_the_old_checkpoints(tmp_path, monkeypatch, step):
             raise OSError(errno.ENOSPC, 'no space left')
         write(path, *args)
 
-    monkeypatch.setattr('vitnas_core.fileio.atomic_write', full)
+    monkeypatch.setattr('vitnas_core.utils.fileio.atomic_write', full)
     monkeypatch.setattr('vitnas_core.training.hooks.checkpoint.atomic_write', full)
     with pytest.raises(OSError, match='no space'):
         train(tmp_path, 2, max_keep_ckpts=1, save_best='auto')

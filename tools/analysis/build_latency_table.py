@@ -19,12 +19,12 @@ from mmengine.utils import ProgressBar
 
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from vitnas_core.backbones import elastic_backbone
-from vitnas_core.costs.latency import SPEARMAN, LatencyTable
-from vitnas_core.costs.measure import CPUClock, measure
 from vitnas_core.errors import VitnasError
-from vitnas_core.fileio import atomic_write
+from vitnas_core.latency.measure import CPUClock, measure
+from vitnas_core.latency.table import SPEARMAN, LatencyTable
 from vitnas_core.launch import read_config
 from vitnas_core.models import model_config
+from vitnas_core.utils.fileio import atomic_write
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:

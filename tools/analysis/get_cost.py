@@ -10,7 +10,7 @@ from vitnas_core import zoo
 from vitnas_core.backbones import FAMILIES
 from vitnas_core.costs import priced_size
 from vitnas_core.errors import ArchError, VitnasError
-from vitnas_core.text import table
+from vitnas_core.utils.text import table
 
 
 def main(args: list[str] | None = None) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import vitnas_core  # noqa: F401  (what this torch needs)
 from vitnas_core.errors import VitnasError
-from vitnas_core.text import table
 from vitnas_core.training.hooks import read_conflicts
+from vitnas_core.utils.text import table
 from vitnas_core.visualization import draw_conflicts, save_png
 from vitnas_core.visualization.conflicts import LayerShare, layer_shares
 

@@ -20,8 +20,8 @@ from vitnas_core.errors import VitnasError
 from vitnas_core.launch import read_config
 from vitnas_core.models import model_config
 from vitnas_core.registry import ARCH_SAMPLERS
-from vitnas_core.text import table
 from vitnas_core.training.samplers import FocusSampler
+from vitnas_core.utils.text import table
 from vitnas_core.visualization import SamplerDraws, collect_draws, draw_sampler, save_png
 from vitnas_core.visualization.formats import cost_text
 

@@ -12,7 +12,7 @@ import vitnas_core  # noqa: F401  (what this torch needs)
 from vitnas_core.elastic import cyclic_starts, influence_gap, shares
 from vitnas_core.elastic.sharing import MOST_GROUPS, PATTERNS
 from vitnas_core.errors import VitnasError
-from vitnas_core.text import table
+from vitnas_core.utils.text import table
 from vitnas_core.visualization import draw_sharing, save_png
 
 

@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script,
 import vitnas_core  # noqa: F401  (before mm: it mends imports)
 from vitnas_core.costs import Cost
 from vitnas_core.spaces import Arch, SearchSpace
-from vitnas_core.text import table
 from vitnas_core.training import Reinforce
 from vitnas_core.training.samplers import FocusSampler
+from vitnas_core.utils.text import table
 
 GAIN, WITHIN, NEAR = 5.0, 0.05, 0.01
 """What is asked for: times the uniform mass, distance of the median cost, and what counts as near the best."""

@@ -28,9 +28,9 @@ from tools.benchmarks.studylib.scoring import Supernet, compare, ends, rank, und
 from tools.benchmarks.studylib.truth import Truth
 from vitnas_core import zoo
 from vitnas_core.errors import VitnasError
-from vitnas_core.fileio import atomic_write
 from vitnas_core.search import read_candidates
 from vitnas_core.training.hooks import read_conflicts
+from vitnas_core.utils.fileio import atomic_write
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script,
 from vitnas_core import zoo  # before mm: it mends imports
 from vitnas_core.search.space_quality import ROUNDINGS, TOP, Sample, SpaceEvolution, SpaceStep
 from vitnas_core.spaces import Arch, SearchSpace, StageDimension, stage_dimensions
-from vitnas_core.text import table
+from vitnas_core.utils.text import table
 
 STEPS = dict(depth=1, embed_dim=64, num_heads=2, mlp_ratio=0.5, window_size=7)
 """γ of S3, Sec. 4.1; two heads are 64 of Q-K-V."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from vitnas_core.backbones import ElasticBackbone
 from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.errors import CheckpointError, VitnasError
-from vitnas_core.fileio import atomic_write
+from vitnas_core.utils.fileio import atomic_write
 
 
 def digest(state: Mapping[str, Tensor]) -> str:

@@ -32,8 +32,8 @@ from vitnas_core.costs.reading import stage_maps
 from vitnas_core.costs.s3 import HEAD_DIM, read_s3
 from vitnas_core.elastic import zigzag
 from vitnas_core.errors import CheckpointError, VitnasError
-from vitnas_core.fileio import atomic_write
 from vitnas_core.spaces import Arch
+from vitnas_core.utils.fileio import atomic_write
 
 # Official name → ours. `layers.{s}.blocks.{b}.` stands before those of a block, `layers.{s}.downsample.` before those
 # of a merging, which is ours of the stage behind.

@@ -26,8 +26,8 @@ from tools.converters.common import check_shapes, config_line, digest, make_pars
 from vitnas_core import zoo
 from vitnas_core.backbones import ViTRes
 from vitnas_core.errors import CheckpointError, VitnasError
-from vitnas_core.fileio import atomic_write
 from vitnas_core.spaces import Arch
+from vitnas_core.utils.fileio import atomic_write
 
 HEAD_DIMS = (32, 48, 64)
 """Of ViT-ResNAS-Tiny, -Small and -Medium and of their supernets."""

@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 from vitnas_core.errors import DatasetError, VitnasError
-from vitnas_core.fileio import atomic_write
+from vitnas_core.utils.fileio import atomic_write
 
 PACKAGE = 'dataset-fashion-mnist'
 HELP = (

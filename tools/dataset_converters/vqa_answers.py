@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from vitnas_core.errors import DatasetError, VitnasError
-from vitnas_core.fileio import atomic_write
+from vitnas_core.utils.fileio import atomic_write
 from vitnas_core.vqa import frequent_answers
 
 

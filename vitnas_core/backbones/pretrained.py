@@ -16,8 +16,8 @@ from .. import zoo
 from ..checkpoints import check_fit, load_file
 from ..elastic import Axes, cut
 from ..errors import ArchError, CheckpointError, VitnasError
-from ..jsondata import difference
 from ..spaces import SearchSpace
+from ..utils.jsondata import difference
 
 if TYPE_CHECKING:
     from .base import ElasticBackbone

@@ -1,14 +1,12 @@
-"""What an architecture costs, without building it; measured latency; limits on costs; a real count to check against."""
+"""What an architecture costs, without building it; limits on costs; a real count to check against."""
 
 from .constraint import Constraint, reachable_range
 from .cost import Cost, as_size, priced_size
 from .counting import count_macs, count_params
-from .latency import LatencyTable
 
 __all__ = [
     'Constraint',
     'Cost',
-    'LatencyTable',
     'as_size',
     'count_macs',
     'count_params',

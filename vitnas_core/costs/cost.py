@@ -16,7 +16,7 @@ class Cost:
     Args:
         params: Number of parameters.
         macs: Multiply-accumulates of one image (what the papers call FLOPs), by the convention of the family.
-        latency: Seconds that a :class:`~vitnas_core.costs.LatencyTable` predicts. Defaults to None: there is none.
+        latency: Seconds that a :class:`~vitnas_core.latency.LatencyTable` predicts. Defaults to None: there is none.
     """
 
     params: int

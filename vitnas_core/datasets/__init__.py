@@ -2,7 +2,8 @@
 
 from .digits import Digits
 from .holdout import HoldOut
+from .order import WholeSampler
 from .scenes import Scene, make_scene, write_scenes
 from .transforms import DrawDigit
 
-__all__ = ['Digits', 'DrawDigit', 'HoldOut', 'Scene', 'make_scene', 'write_scenes']
+__all__ = ['Digits', 'DrawDigit', 'HoldOut', 'Scene', 'WholeSampler', 'make_scene', 'write_scenes']

@@ -13,7 +13,6 @@ from .predictor_loop import PredictorSearchLoop
 from .racing import Racing
 from .random import RandomSearchLoop
 from .sampled import SamplerSearchLoop
-from .sampler import WholeSampler
 from .space_quality import Sample, SpaceEvolution, SpaceQuality, SpaceStep
 from .space_search import SpaceSearch
 
@@ -37,7 +36,6 @@ __all__ = [
     'SpaceStep',
     'SubnetEvaluator',
     'SuccessiveHalvingLoop',
-    'WholeSampler',
     'pareto_front',
     'ranked',
     'read_candidates',

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..costs import LatencyTable
 from ..errors import VitnasError
+from ..latency import LatencyTable
 
 COSTS = ('macs', 'params', 'latency')
 """What a front can be of, besides the score."""

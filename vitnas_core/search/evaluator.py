@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from ..backbones import elastic_backbone
+from ..datasets.order import WholeSampler
 from ..errors import VitnasError
 from ..recalibration import recalibrate
 from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
 from .racing import Racing
-from .sampler import WholeSampler
 
 _SLACK = 1e-4
 """Accuracies are float32 percentages: a candidate that ties with the floor must not fall to rounding."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import VitnasError
-from ..jsondata import difference
+from ..utils.jsondata import difference
 from .candidate import Candidate
 
 _SHOWN = 8

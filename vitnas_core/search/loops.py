@@ -20,10 +20,10 @@ from mmengine.runner import BaseLoop, Runner
 
 from ..backbones import elastic_backbone, unwrap
 from ..checkpoints import load_weights
-from ..costs import Constraint, Cost, LatencyTable, as_size
-from ..costs.latency import SPEARMAN
+from ..costs import Constraint, Cost, as_size
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
+from ..latency import SPEARMAN, LatencyTable
 from ..recalibration import batch_norms, elastic_norms
 from ..spaces import Arch
 from . import outputs

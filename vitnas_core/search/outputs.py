@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..fileio import atomic_write
 from ..training.hooks import read_report
+from ..utils.fileio import atomic_write
 from .candidate import Candidate, ranked
 from .pareto import pareto_front
 

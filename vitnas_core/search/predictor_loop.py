@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import VitnasError
-from ..fileio import atomic_write
 from ..registry import LOOPS
 from ..spaces import Arch
+from ..utils.fileio import atomic_write
 from .arguments import check_cost, check_counts, check_measured
 from .breeding import breed
 from .candidate import Candidate, ranked

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from ..errors import VitnasError
-from ..fileio import atomic_write
 from ..registry import ARCH_SAMPLERS, LOOPS
 from ..spaces import Arch
 from ..training.samplers import FocusSampler
+from ..utils.fileio import atomic_write
 from .candidate import Candidate, ranked
 from .checks import digest_weights
 from .loops import Proposal, SearchLoop

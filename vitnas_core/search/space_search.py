@@ -23,13 +23,13 @@ from mmengine.logging import MMLogger
 from .. import zoo
 from ..costs import Constraint, Cost
 from ..errors import InfeasibleError, VitnasError
-from ..fileio import atomic_write
-from ..jsondata import difference
 from ..launch import make_runner
 from ..models import backbone_of, space_config
 from ..registry import RUNNERS
 from ..scoring import in_percent
 from ..spaces import Arch, SearchSpace, stage_dimensions
+from ..utils.fileio import atomic_write
+from ..utils.jsondata import difference
 from .candidate import Candidate, ranked
 from .feasible import FeasibleSpace
 from .journal import read_candidates

@@ -15,7 +15,7 @@ from mmengine.dist import get_rank, get_world_size
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import VitnasError
-from ..randomness import kept, seed_globals
+from ..utils.randomness import kept, seed_globals
 
 
 class SampleKey(NamedTuple):

@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader
 
 from ..backbones import ElasticBackbone, elastic_backbone, unwrap
 from ..errors import VitnasError
-from ..randomness import run_seed, seeded
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
+from ..utils.randomness import run_seed, seeded
 from .dataloading import KeyedBatchSampler, seeded_loader
 from .hooks import SamplerStateHook
 from .rules import TrainingRule

@@ -19,10 +19,10 @@ from torch import Tensor
 from ..backbones import elastic_backbone, unwrap
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
-from ..randomness import run_seed
 from ..recalibration import elastic_norms, recalibrate
 from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
+from ..utils.randomness import run_seed
 from .dataloading import KeyedBatchSampler, seeded_loader
 from .samplers import ArchSampler, FocusSampler
 

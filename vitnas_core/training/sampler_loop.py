@@ -11,8 +11,8 @@ from torch import nn
 from ..backbones import elastic_backbone, unwrap
 from ..checkpoints import load_weights
 from ..errors import VitnasError
-from ..randomness import run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS
+from ..utils.randomness import run_seed
 from .hooks import SamplerStateHook
 from .reinforce import SamplerTraining
 from .samplers import ArchSampler

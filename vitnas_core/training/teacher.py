@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from ..backbones.base import PRETRAINED
 from ..checkpoints import load_weights
 from ..errors import VitnasError
-from ..randomness import kept
 from ..registry import MODELS
+from ..utils.randomness import kept
 from .distillation import precise
 
 TO_RGB = ('to_rgb', 'bgr_to_rgb', 'rgb_to_bgr')

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..fileio import atomic_write
 from ..spaces import Arch
+from ..utils.fileio import atomic_write
 from ..version import __version__
 from . import page
 from .arch import draw_arch

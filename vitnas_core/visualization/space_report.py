@@ -9,8 +9,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from ..fileio import atomic_write
 from ..spaces import Value, stage_dimensions
+from ..utils.fileio import atomic_write
 from ..version import __version__
 from . import page
 from .formats import choice_text, limits_text, plain

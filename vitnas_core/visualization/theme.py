@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from ..fileio import atomic_write
+from ..utils.fileio import atomic_write
 
 # Okabe and Ito's palette: told apart with every kind of colour blindness and in grey print.
 BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY = '#0072B2', '#D55E00', '#009E73', '#E69F00', '#CC79A7', '#56B4E9'

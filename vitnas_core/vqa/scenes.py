@@ -15,7 +15,7 @@ import numpy as np
 
 from ..datasets.scenes import ORIGINALS
 from ..errors import DatasetError
-from ..fileio import atomic_write
+from ..utils.fileio import atomic_write
 from .answers import PEOPLE, frequent_answers
 from .tokenizer import SPECIAL
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from vitnas_core.fileio import atomic_write
+from vitnas_core.utils.fileio import atomic_write
 
 from .curves import draw_curves, read_curves
 from .plan import SHARED, Study

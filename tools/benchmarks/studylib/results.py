@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from vitnas_core.fileio import atomic_write
+from vitnas_core.utils.fileio import atomic_write
 
 from .plan import Run, Step, Study, StudyError
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from vitnas_core.costs import Cost
 from vitnas_core.errors import VitnasError
-from vitnas_core.fileio import atomic_write
 from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.utils.fileio import atomic_write
 
 from .plan import StudyError
 

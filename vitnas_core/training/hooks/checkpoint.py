@@ -10,8 +10,8 @@ from mmengine.hooks import CheckpointHook as _CheckpointHook
 from mmengine.runner import Runner
 
 from ...backbones import unwrap
-from ...fileio import AtomicBackend, atomic_write, remove_leftovers
 from ...registry import HOOKS
+from ...utils.fileio import AtomicBackend, atomic_write, remove_leftovers
 from ..projection import ASIDE
 
 _GRADIENTS = {'gradients': 'grad', 'gradients_aside': ASIDE}

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from ...backbones import elastic_backbone, unwrap
 from ...errors import VitnasError
-from ...fileio import atomic_write
-from ...randomness import run_seed, seeded
 from ...registry import HOOKS
+from ...utils.fileio import atomic_write
+from ...utils.randomness import run_seed, seeded
 from ..projection import layers_of
 from ..rules import TrainingRule
 from ..samplers import SandwichSampler

@@ -19,9 +19,9 @@ from mmengine.runner import Runner
 from ...backbones import elastic_backbone, unwrap
 from ...costs import Cost
 from ...errors import VitnasError
-from ...fileio import atomic_write
 from ...registry import HOOKS
 from ...spaces import Arch
+from ...utils.fileio import atomic_write
 from .recalibrate import RecalibrateHook
 
 COLUMNS = ('epoch', 'iter', 'name', 'metric', 'value', 'macs', 'params')

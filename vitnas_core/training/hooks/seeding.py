@@ -6,8 +6,8 @@ from mmengine.dist import get_rank
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
-from ...randomness import run_seed, seed_step
 from ...registry import HOOKS
+from ...utils.randomness import run_seed, seed_step
 
 
 @HOOKS.register_module()

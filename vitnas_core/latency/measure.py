@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..costs import as_size
 from ..errors import VitnasError
 from ..spaces import Arch, Choices, SearchSpace, Stage
 from ..spaces.grammar import ChoiceSpace
-from .cost import as_size
-from .latency import BlockKey, LatencyTable, StageKey, Validation, block_keys, stage_keys
+from .table import BlockKey, LatencyTable, StageKey, Validation, block_keys, stage_keys
 
 if TYPE_CHECKING:
     from ..backbones import ElasticBackbone

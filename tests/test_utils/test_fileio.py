@@ -7,7 +7,7 @@ import stat
 import pytest
 from mmengine.fileio import LocalBackend, get_file_backend
 
-from vitnas_core.fileio import AtomicBackend, atomic_write, remove_leftovers
+from vitnas_core.utils.fileio import AtomicBackend, atomic_write, remove_leftovers
 
 
 def test_writes_text_and_bytes_and_makes_folders(tmp_path):

@@ -13,10 +13,11 @@ import torch
 from tests.families import FAMILIES, SMALL_SPACES, SPACES
 from vitnas_core import zoo
 from vitnas_core.backbones import AutoFormer
-from vitnas_core.costs import Constraint, Cost, LatencyTable, reachable_range
-from vitnas_core.costs.latency import Validation, block_keys, stage_keys
-from vitnas_core.costs.measure import CPUClock, Times, WallClock, covering, fit, measure
+from vitnas_core.costs import Constraint, Cost, reachable_range
 from vitnas_core.errors import ArchError, InfeasibleError, VitnasError
+from vitnas_core.latency import LatencyTable
+from vitnas_core.latency.measure import CPUClock, Times, WallClock, covering, fit, measure
+from vitnas_core.latency.table import Validation, block_keys, stage_keys
 from vitnas_core.spaces import Arch, SearchSpace
 
 TWO_STAGES = SearchSpace.from_dict(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vitnas_core.jsondata import difference
+from vitnas_core.utils.jsondata import difference
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,5 @@
+"""Measured latency: tables of seconds per block and stage, and how they are measured."""
+
+from .table import SPEARMAN, BlockKey, LatencyTable, StageKey, Validation, block_keys, stage_keys
+
+__all__ = ['SPEARMAN', 'BlockKey', 'LatencyTable', 'StageKey', 'Validation', 'block_keys', 'stage_keys']
