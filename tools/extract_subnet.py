@@ -26,7 +26,7 @@ from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.checkpoints import load_weights
-from vitnas_core.costs import count_params, priced_size
+from vitnas_core.utils.counting import count_params
 from vitnas_core.errors import VitnasError
 from vitnas_core.launch import read_config
 from vitnas_core.models import check_extracted, extract_model, model_config
@@ -123,7 +123,7 @@ def main(args: list[str] | None = None) -> nn.Module:
     # Clones, as a file holds no shared memory.
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in fixed.state_dict().items()}
     write(options.out, arch, weights, {NOTE: elastic_backbone(fixed).note()}, options.pth)
-    height, width = priced_size(arch, size, backbone.settings)
+    height, width = backbone.priced_size(arch, size, backbone.settings.get("out_indices"))
     cost = backbone.price(arch, size)
     print(f'backbone: {cost} at {height} x {width}; the whole model: {count_params(fixed) / 1e6:.2f}M params')
     if not options.recalibrate and elastic_norms(model):

@@ -13,7 +13,7 @@ MODELS = mm.Registry(
     'model',
     parent=mm.MODELS,
     scope='vitnas',
-    locations=['vitnas_core.backbones', 'vitnas_core.necks', 'vitnas_core.training', 'vitnas_core.vqa'],
+    locations=['vitnas_core.families.catalog', 'vitnas_core.necks', 'vitnas_core.training', 'vitnas_core.vqa'],
 )
 DATASETS = mm.Registry(
     'dataset', parent=mm.DATASETS, scope='vitnas', locations=['vitnas_core.datasets', 'vitnas_core.vqa']

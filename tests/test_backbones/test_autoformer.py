@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from tests.families import FAMILIES
 from vitnas_core.backbones import AutoFormer
-from vitnas_core.costs import count_macs, count_params
+from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.errors import ArchError, VitnasError
 
 FAMILY = FAMILIES['autoformer']

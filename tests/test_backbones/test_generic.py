@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.families import VARIANTS, Family
 from vitnas_core import backbones, zoo
-from vitnas_core.costs import count_macs, count_params
+from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.elastic import cut
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.registry import MODELS

@@ -15,7 +15,7 @@ from tests.families import FAMILIES
 from vitnas_core.backbones import NASViT
 from vitnas_core.backbones.nasvit_layers import TransformerLayer
 from vitnas_core.backbones.pretrained import load_pretrained
-from vitnas_core.costs import count_macs, count_params
+from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.elastic import SwitchableScale, WindowTables
 from vitnas_core.errors import ArchError, SpaceError, VitnasError
 from vitnas_core.spaces import Arch, SearchSpace

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitnas_core.backbones import S3
-from vitnas_core.costs import count_macs, count_params
+from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.elastic import Windows, WindowTables
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.spaces import Arch, SearchSpace

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tests.families import FAMILIES
 from vitnas_core.backbones import ViTRes
-from vitnas_core.costs import count_macs
+from vitnas_core.utils.counting import count_macs
 from vitnas_core.errors import ArchError, SpaceError, VitnasError
 from vitnas_core.spaces import Arch
 

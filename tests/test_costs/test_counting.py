@@ -4,7 +4,8 @@ import timm
 import torch
 from torch import nn
 
-from vitnas_core.costs import Cost, count_macs, count_params
+from vitnas_core.costs import Cost
+from vitnas_core.utils.counting import count_macs, count_params
 
 
 def test_known_layers() -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from tools.converters.nasvit import plain_names, to_official, to_vitnas
 from vitnas_core.backbones import NASViT
 from vitnas_core.backbones.nasvit_layers import TransformerLayer
-from vitnas_core.costs import count_macs, count_params
+from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.elastic import WindowTables
 from vitnas_core.recalibration import recalibrate
 from vitnas_core.spaces import Arch, SearchSpace

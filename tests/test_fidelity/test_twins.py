@@ -12,7 +12,7 @@ from mmpretrain.models import SVT
 from tools.converters.twins import to_mmpretrain, to_vitnas
 from vitnas_core import zoo
 from vitnas_core.backbones import ViTASTwins
-from vitnas_core.costs import count_macs, count_params
+from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.spaces import Arch
 
 FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'vitas'

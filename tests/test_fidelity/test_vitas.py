@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from tools.converters.vitas import to_official, to_vitnas
 from vitnas_core.backbones import ViTASDeiT
-from vitnas_core.costs import count_params
+from vitnas_core.utils.counting import count_params
 from vitnas_core.costs.vitas_deit import published_macs
 from vitnas_core.elastic import influence_gap, shares
 from vitnas_core.spaces import Arch, SearchSpace

@@ -9,7 +9,7 @@ import torch
 
 from vitnas_core import zoo
 from vitnas_core.backbones import FAMILIES
-from vitnas_core.costs import count_params
+from vitnas_core.utils.counting import count_params
 from vitnas_core.errors import ArchError, SpaceError, VitnasError
 from vitnas_core.spaces import Arch, SearchSpace
 

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script,
 import vitnas_core  # noqa: F401  (before mmdet: it mends its import)
 from tools.benchmarks.measure import peak_memory, ratio, turns
 from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone
-from vitnas_core.costs import count_macs, count_params
+from vitnas_core.utils.counting import count_macs, count_params
 
 
 def swin() -> nn.Module:

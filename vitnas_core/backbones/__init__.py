@@ -1,28 +1,20 @@
-"""One searchable backbone a family."""
+"""What searchable backbones of all families have in common; the families' own are importable from here, too."""
 
-from .autoformer import AutoFormer
-from .base import ElasticBackbone, cut_to_shape, elastic_backbone, unwrap
-from .nasvit import NASViT
-from .s3 import S3
-from .vit_res import ViTRes
-from .vitas_deit import ViTASDeiT
-from .vitas_twins import ViTASTwins
+from typing import Any
 
-FAMILIES: dict[str, type[ElasticBackbone]] = {
-    cls.family: cls for cls in (AutoFormer, S3, ViTRes, NASViT, ViTASDeiT, ViTASTwins)
-}
-"""Family name of architecture files → backbone."""
+from .base import ElasticBackbone, elastic_backbone, unwrap
+from .module import ElasticModule
+from .pretrained import cut_to_shape
 
-__all__ = [
-    'FAMILIES',
-    'S3',
-    'AutoFormer',
-    'ElasticBackbone',
-    'NASViT',
-    'ViTASDeiT',
-    'ViTASTwins',
-    'ViTRes',
-    'cut_to_shape',
-    'elastic_backbone',
-    'unwrap',
-]
+_FAMILIES = ('FAMILIES', 'S3', 'AutoFormer', 'NASViT', 'ViTASDeiT', 'ViTASTwins', 'ViTRes')
+
+__all__ = ['ElasticBackbone', 'ElasticModule', 'cut_to_shape', 'elastic_backbone', 'unwrap', *_FAMILIES]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the families on first use: they are built on this package."""
+    if name in _FAMILIES:
+        from ..families import catalog
+
+        return getattr(catalog, name)
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

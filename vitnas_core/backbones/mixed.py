@@ -1,16 +1,20 @@
-"""Several architectures in one batch, each with some of its samples: one pass gives the gradients of all of them."""
+"""``Active``: what a backbone runs now, one architecture or several that share a batch.
+
+Several share it in one of two ways: *sliced*, one after another, each at its own width on its own samples; or *masked*,
+all at once at full width, with zeros in the channels that a sample's architecture lacks.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from ..elastic import ElasticConv2d, ElasticLayerNorm, ElasticLinear, GradientPool
+from ..elastic import ElasticConv2d, ElasticLinear, GradientPool
 from ..errors import VitnasError
 from ..spaces import Arch
 
@@ -27,16 +31,17 @@ class Mixture:
 
     Args:
         archs: The architectures.
-        way: ``'sliced'``: one after another, each at its own width; ``'masked'``: all at once at full width, with
-            zeros in the channels that a sample's architecture lacks; ``'auto'``: sliced on a CPU and where the backbone
-            cannot be masked, masked elsewhere.
+        networks: Their typed choices.
+        way: ``'sliced'``, ``'masked'``, or ``'auto'``: sliced on a CPU and where the backbone cannot be masked, masked
+            elsewhere.
         interleaved: Whether sample r has architecture r mod n, as in ViT-ResNAS's code; else each has neighbours.
 
     Raises:
-        VitnasError: There is no architecture, or ``way`` is none of these.
+        VitnasError: ``archs`` is empty or ``way`` is invalid.
     """
 
     archs: tuple[Arch, ...]
+    networks: tuple[Any, ...]
     way: str = 'auto'
     interleaved: bool = False
 
@@ -52,45 +57,101 @@ class Mixture:
         return [row % count if self.interleaved else row * count // batch for row in range(batch)]
 
 
-class Sharing(NamedTuple):
-    """What a masked pass knows of its samples.
+class Active:
+    """What a backbone runs now.
 
     Args:
-        archs: The architectures.
-        owners: Which of them each sample has.
-        device: Where the pass runs.
+        arch: The active architecture.
+        network: Its typed choices.
     """
 
-    archs: tuple[Arch, ...]
-    owners: list[int]
-    device: torch.device
+    def __init__(self, arch: Arch, network: Any) -> None:
+        self.arch, self.network = arch, network
+        self.mixture: Mixture | None = None
+        """The architectures that share the next batches."""
+        self._owners: list[int] = []
+        self._device = torch.device('cpu')
 
-    def each(self, values: list) -> Tensor:
+    @property
+    def archs(self) -> tuple[Arch, ...]:
+        """The architectures of the samples that run now: the active one, or all that share a masked pass."""
+        return self.mixture.archs if self._owners and self.mixture else (self.arch,)
+
+    @property
+    def _networks(self) -> tuple[Any, ...]:
+        return self.mixture.networks if self._owners and self.mixture else (self.network,)
+
+    def depth(self, stage: int) -> int:
+        """How many blocks a stage has; where samples differ, the most."""
+        return max(len(network.stages[stage].blocks) for network in self._networks)
+
+    def value(self, stage: int, block: int, name: str) -> Any:
+        """What the active block chooses: one value or, where the samples of a masked pass differ, one per sample.
+
+        None where the block is absent; a sample that lacks it goes along with the largest value.
+        """
+        found = [getattr(_block(network, stage, block), name, None) for network in self._networks]
+        present = [value for value in found if value is not None]
+        if len(set(present)) <= 1:
+            return present[0] if present else None
+        filled = [max(present) if value is None else value for value in found]
+        return [filled[owner] for owner in self._owners]
+
+    def pass_block(self, module: nn.Module, stage: int, block: int, x: Tensor, *args: Any) -> Tensor:
+        """Send samples through a block if their architecture has it."""
+        present = [_block(network, stage, block) is not None for network in self._networks]
+        if not any(present):
+            return x
+        if all(present):
+            return module(x, *args)
+        kept = self._each(present).view(-1, *(1,) * (x.ndim - 1))
+        return torch.where(kept, module(x, *args), x)
+
+    def _each(self, values: Sequence[Any]) -> Tensor:
         """What each sample has of something that each architecture has."""
-        return torch.tensor([values[owner] for owner in self.owners], device=self.device)
+        return torch.tensor([values[owner] for owner in self._owners], device=self._device)
 
-    def present(self, stage: int, block: int) -> bool | Tensor:
-        """Whether the samples have a block; a tensor (B,) where they differ."""
-        here = [has_block(arch, stage, block) for arch in self.archs]
-        return here[0] if len(set(here)) == 1 else self.each(here)
+    @contextlib.contextmanager
+    def masked(self, backbone: ElasticBackbone, x: Tensor) -> Iterator[None]:
+        """Set all axes to their full width, with a mask of what each sample has; as before afterwards."""
+        mixture = self.mixture
+        assert mixture is not None
+        self._owners, self._device = mixture.owners(len(x)), x.device
+        widths = [dict(backbone.widths(network)) for network in mixture.networks]
+        axes = {axis for own in widths for axis in own}
+        made: dict[tuple[int, ...], Tensor] = {}
+        try:
+            for axis in axes:
+                # Of a block that a sample lacks nothing is used: any width will do, but a norm must not divide by zero.
+                wanted = [own.get(axis, axis.most) for own in widths]
+                key = (axis.most, *wanted)
+                if key not in made:
+                    made[key] = torch.arange(axis.most, device=x.device) < self._each(wanted)[:, None]
+                axis.width, axis.mask = axis.most, made[key]
+            yield
+        finally:
+            self._owners = []
+            for axis in axes:
+                axis.mask = None
+            backbone.switch(self.arch, self.network)
 
 
-def has_block(arch: Arch, stage: int, block: int) -> bool:
-    """Whether an architecture has the block at a place."""
-    blocks = arch.stages[stage].blocks
-    return block < len(blocks) and blocks[block] is not None
+def _block(network: Any, stage: int, block: int) -> Any:
+    """The choices of a block, None where the architecture lacks it."""
+    blocks = network.stages[stage].blocks
+    return blocks[block] if block < len(blocks) else None
 
 
 def run_sliced(backbone: ElasticBackbone, x: Tensor, mixture: Mixture) -> tuple[Tensor, ...]:
-    """Run each architecture on its samples of what ``prepare`` made; outputs are in the order of the batch."""
+    """Run each architecture on its samples of what the entry made; outputs are in the order of the batch."""
     owners = mixture.owners(len(x))
     parts, order = [], []
     with _pools(backbone):
-        for i, arch in enumerate(mixture.archs):
+        for i, (arch, network) in enumerate(zip(mixture.archs, mixture.networks)):
             rows = [row for row, owner in enumerate(owners) if owner == i]
             if not rows:
                 continue
-            backbone.switch(arch)
+            backbone.switch(arch, network)
             own = x[rows] if mixture.interleaved else x[rows[0] : rows[-1] + 1]
             parts.append(backbone.run_sides(own))
             order += rows
@@ -103,14 +164,14 @@ def run_sliced(backbone: ElasticBackbone, x: Tensor, mixture: Mixture) -> tuple[
 
 @contextlib.contextmanager
 def _pools(backbone: ElasticBackbone) -> Iterator[None]:
-    """Layers whose slices gather their gradients; as before afterwards, and at the architecture of before."""
-    before = backbone.arch
+    """Let layers gather the gradients of their slices; as before afterwards, and at the architecture of before."""
+    arch, network = backbone.active.arch, backbone.active.network
     layers = [
         module
         for module in backbone.modules()
         if isinstance(module, ElasticLinear | ElasticConv2d)
         and module.weight.requires_grad
-        and module.inputs is module.outputs is None  # a pool gathers prefixes
+        and module.inputs.channels is module.outputs.channels is None  # a pool gathers prefixes
     ]
     try:
         for layer in layers:
@@ -119,39 +180,4 @@ def _pools(backbone: ElasticBackbone) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.pool = None
-        backbone.switch(before)
-
-
-@contextlib.contextmanager
-def masks(backbone: ElasticBackbone, sharing: Sharing) -> Iterator[None]:
-    """Layers at full width that know which channels each sample has; as before afterwards."""
-    widths = [backbone.input_widths(arch) for arch in sharing.archs]
-    layers = {layer for own in widths for layer in own}
-    made: dict[tuple[int, ...], Tensor] = {}
-    try:
-        for layer in layers:
-            channels = _channels(layer)
-            # What a block that a sample lacks makes of it is not used: any width will do, but none divides by zero.
-            wanted = [own.get(layer, channels) for own in widths]
-            key = (channels, *wanted)
-            if key not in made:
-                made[key] = torch.arange(channels, device=sharing.device) < sharing.each(wanted)[:, None]
-            layer.mask = made[key]  # type: ignore[assignment]
-        for module in backbone.modules():
-            if isinstance(module, ElasticLinear):
-                module.width = module.out_features
-            elif isinstance(module, ElasticConv2d):
-                module.width = module.out_channels
-        yield
-    finally:
-        for layer in layers:
-            layer.mask = None  # type: ignore[assignment]
-        backbone.switch(backbone.arch)
-
-
-def _channels(layer: nn.Module) -> int:
-    """Largest input width."""
-    if isinstance(layer, ElasticLayerNorm):
-        return layer.normalized_shape[0]
-    assert isinstance(layer, ElasticLinear)
-    return layer.in_features
+        backbone.switch(arch, network)

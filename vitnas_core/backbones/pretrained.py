@@ -14,16 +14,16 @@ from torch import Tensor
 
 from .. import zoo
 from ..checkpoints import check_fit, load_file
-from ..elastic import Axes, cut
+from ..elastic import Channels, cut
 from ..errors import ArchError, CheckpointError, VitnasError
 from ..spaces import SearchSpace
 from ..utils.jsondata import difference
 
 if TYPE_CHECKING:
-    from .base import ElasticBackbone
+    from .module import ElasticModule
 
 NOTE = 'vitnas'
-"""The key under which a state dict's metadata, or those of a file, hold :meth:`ElasticBackbone.note`."""
+"""The key under which a state dict's metadata, or those of a file, hold :meth:`ElasticModule.note`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Note:
         return cls(SearchSpace.from_dict(note['space']), {'sharing': 'ordinal', **note['settings']}, size)
 
 
-def load_pretrained(backbone: ElasticBackbone, path: str | os.PathLike, prefix: str | None = None) -> None:
+def load_pretrained(backbone: ElasticModule, path: str | os.PathLike, prefix: str | None = None) -> None:
     """Load a backbone's weights from a checkpoint of a classifier, a detector or the backbone alone.
 
     A file of the same network fits as it is, but for positions of another image size, which are interpolated, and for
@@ -111,7 +111,7 @@ def _read_note(checkpoint: Mapping[str, Any], prefix: str, path: str | os.PathLi
         raise CheckpointError(f'{path} has a note of its backbone that cannot be read: {err}') from None
 
 
-def _check_same(note: Note, backbone: ElasticBackbone, path: str | os.PathLike) -> None:
+def _check_same(note: Note, backbone: ElasticModule, path: str | os.PathLike) -> None:
     """Refuse weights of another network; a fixed one may be a part of a supernet of its family."""
     held, own = note.space, backbone.space
     part = held.size() > 1 and own.size() == 1 and len(held.stages) == len(own.stages)
@@ -123,7 +123,7 @@ def _check_same(note: Note, backbone: ElasticBackbone, path: str | os.PathLike) 
     _check_settings(note, backbone, path, backbone.supernet_settings if part else ())
 
 
-def _check_settings(note: Note, backbone: ElasticBackbone, path: str | os.PathLike, but: Sequence[str] = ()) -> None:
+def _check_settings(note: Note, backbone: ElasticModule, path: str | os.PathLike, but: Sequence[str] = ()) -> None:
     settings = Note.from_json(backbone.note()).settings  # as JSON has them
     for name, value in note.settings.items():
         if settings.get(name) != value and name not in but:
@@ -132,7 +132,7 @@ def _check_settings(note: Note, backbone: ElasticBackbone, path: str | os.PathLi
             )
 
 
-def check_note(backbone: ElasticBackbone, text: str) -> None:
+def check_note(backbone: ElasticModule, text: str) -> None:
     """Refuse weights whose shapes fit, but that mean something else, whoever loads them.
 
     Those are weights under other settings, and those of runs on a ring that other widths have placed.
@@ -170,13 +170,13 @@ def _cut(
     weights: Mapping[str, Tensor],
     wanted: Mapping[str, Tensor],
     note: Note,
-    backbone: ElasticBackbone,
+    backbone: ElasticModule,
     path: str | os.PathLike,
 ) -> dict[str, Tensor]:
     """A fixed network's part of a supernet's weights, as that supernet shares them."""
     settings = {name: note.settings.get(name, value) for name, value in backbone.settings.items()}
     with torch.device('meta'):
-        supernet = type(backbone)(space=note.space, **settings)  # type: ignore[call-arg, misc]
+        supernet = backbone.rebuild(space=note.space, **settings)
     try:
         return cut_to_shape(weights, wanted, supernet.channel_axes())
     except ArchError as err:
@@ -186,7 +186,7 @@ def _cut(
 
 
 def cut_to_shape(
-    source: Mapping[str, Tensor], target: Mapping[str, Tensor], axes: Axes | None = None
+    source: Mapping[str, Tensor], target: Mapping[str, Tensor], axes: Mapping[str, tuple[Channels | None, ...]] | None = None
 ) -> dict[str, Tensor]:
     """Cut tensors, by name, to the part that a smaller network holds; see :func:`cut`.
 

@@ -2,62 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import nn
 
-from ..elastic import Channels, ElasticLayerNorm
-from ..spaces import Arch
+from ..elastic import Axis, ElasticLayerNorm
+from ..utils import checks
 from .base import ElasticBackbone
 
 
 class StagedBackbone(ElasticBackbone):
     """A backbone whose stages have a width and half the resolution of the one before, each output behind a norm.
 
-    Subclasses set ``embed_dims``, ``stride`` and, where architectures do not have the first channels, ``shared``, leave
-    the blocks of a stage in ``stages[s].blocks``, and call :meth:`add_norms`.
+    Subclasses leave the blocks of a stage in ``stages[s].blocks`` and call :meth:`add_norms`.
     """
 
-    embed_dims: tuple[int, ...]
-    """Channels of each stage."""
+    output_weights = ('norm',)
 
-    stride: int
-    """Image pixels a pixel of the first stage."""
-
-    shared: tuple[Channels | None, ...]
-    """Whose channels those of each stage are; None where an architecture has the first ones."""
+    embeds: list[Axis]
+    """The width of each stage."""
 
     stages: nn.ModuleList
 
-    def add_norms(self, eps: float = 1e-5) -> None:
-        """Add the norm of each output, ``norm0`` behind the first stage; ``out_indices`` may count from the last."""
-        count = len(self.embed_dims)
-        self.shared = (None,) * count
-        self.out_indices: tuple[int, ...] = self.settings['out_indices']
-        self.outs = tuple(index % count for index in self.out_indices)
-        """The stages whose features are returned."""
-        for s in sorted(set(self.outs)):
-            self.add_module(f'norm{s}', ElasticLayerNorm(self.embed_dims[s], eps))
+    outs: tuple[int, ...]
+    """The stages whose features are returned."""
 
-    def out_norm(self, s: int) -> ElasticLayerNorm:
+    def begin_stages(self) -> None:
+        """Make the axes of the stages; ``out_indices`` may count from the last."""
+        count = len(self.largest.stages)
+        self.embeds = [self.axis(stage.choices.values_of('embed_dim')) for stage in self.space.stages]
+        indices = checks.stage_indices('out_indices', self.settings['out_indices'], count)
+        self.outs = tuple(index % count for index in indices)
+
+    def add_norms(self, stride: int, eps: float = 1e-5) -> None:
+        """Add the norm of each output, ``norm0`` behind the first stage.
+
+        Args:
+            stride: Stride of the first stage.
+            eps: Added to the variance. Defaults to 1e-5.
+        """
+        for s in sorted(set(self.outs)):
+            self.add_module(f'norm{s}', ElasticLayerNorm(self.embeds[s], eps))
+        self.set_outputs([self.embeds[s] for s in self.outs], [stride * 2**s for s in self.outs])
+
+    def out_norm(self, s: int) -> nn.Module:
         """The norm of a stage that is an output."""
-        return self.get_submodule(f'norm{s}')  # type: ignore[return-value]
+        return self.get_submodule(f'norm{s}')
+
+    def drop_path_rates(self) -> list[list[float]]:
+        """Rates of stochastic depth of each stage's blocks: rising over all of them, absent ones too."""
+        return drop_path_rates(self.settings['drop_path_rate'], [len(stage.blocks) for stage in self.largest.stages])
 
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
         """The blocks of each stage, or the places for them."""
-        return tuple(tuple(stage.blocks) for stage in self.stages)  # type: ignore[arg-type, union-attr]
+        return tuple(tuple(stage.get_submodule('blocks').children()) for stage in self.stages)
 
-    def out_channels(self, arch: Arch | None = None) -> tuple[int, ...]:
-        """Channels of each output: those that are returned or, of an architecture, those that are not zero."""
-        widths = self.embed_dims if arch is None else [int(stage['embed_dim']) for stage in arch.stages]
-        return tuple(widths[s] for s in self.outs)
 
-    def out_shared(self) -> tuple[Channels | None, ...]:
-        """Those of the stages."""
-        return tuple(self.shared[s] for s in self.outs)
+def drop_path_rates(rate: float, counts: Sequence[int]) -> list[list[float]]:
+    """Rates of stochastic depth that rise linearly from 0 at the first block to ``rate`` at the last.
 
-    def out_strides(self) -> tuple[int, ...]:
-        """The first stage's, twice as much with every stage."""
-        return tuple(self.stride * 2**s for s in self.outs)
-
-    def is_output_weight(self, name: str) -> bool:
-        """Those of the norms: a norm an output."""
-        return name.startswith('norm')
+    Args:
+        rate: That of the last block.
+        counts: How many blocks each stage has.
+    """
+    last, first, rates = max(1, sum(counts) - 1), 0, []
+    for count in counts:
+        rates.append([rate * i / last for i in range(first, first + count)])
+        first += count
+    return rates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..elastic import Channels, pad_channels
+from ..elastic import Axis
 
 OUT_TYPES = ('featmap', 'avg_featmap', 'cls_token', 'raw')
 """What ``out_type`` may be."""
@@ -20,23 +20,20 @@ def as_tokens(maps: Tensor) -> Tensor:
     return maps.flatten(2).transpose(1, 2)
 
 
-def format_tokens(
-    tokens: Tensor, size: tuple[int, int], channels: int, out_type: str, shared: Channels | None = None
-) -> Tensor:
+def format_tokens(tokens: Tensor, size: tuple[int, int], embed: Axis, out_type: str) -> Tensor:
     """Tokens (B, 1 + h·w, C), the class token first, as an output of the full width.
 
     Args:
         tokens: The tokens.
         size: (h, w).
-        channels: The full width.
+        embed: Their axis.
         out_type: ``'featmap'`` (B, C, h, w), contiguous; ``'avg_featmap'`` (B, C), the mean over patches;
             ``'cls_token'`` (B, C); or ``'raw'`` (B, 1 + h·w, C).
-        shared: Whose the active channels are. Defaults to None: the first ones are active.
     """
     if out_type == 'raw':
-        return pad_channels(tokens, channels, -1, shared)
+        return embed.pad(tokens, -1)
     if out_type == 'cls_token':
-        return pad_channels(tokens[:, 0], channels, -1, shared)
+        return embed.pad(tokens[:, 0], -1)
     if out_type == 'avg_featmap':
-        return pad_channels(tokens[:, 1:].mean(1), channels, -1, shared)
-    return pad_channels(as_map(tokens[:, 1:], size), channels, 1, shared).contiguous()
+        return embed.pad(tokens[:, 1:].mean(1), -1)
+    return embed.pad(as_map(tokens[:, 1:], size), 1).contiguous()

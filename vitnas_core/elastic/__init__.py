@@ -1,7 +1,8 @@
 """Layers that run at any width up to their maximum."""
 
 from .attention import attend
-from .importance import Reorder, order_heads, order_hidden
+from .axis import Axes, Axis
+from .importance import Reorder, importance_orders
 from .layers import (
     DropPath,
     ElasticBatchNorm2d,
@@ -12,17 +13,17 @@ from .layers import (
     ElasticLinear,
 )
 from .masks import keep, masked_layer_norm
-from .mbconv import MBConv
 from .pooling import GradientPool
-from .positions import resize_positions
+from .positions import PositionTable, resize_positions
 from .relative import RelativePositions2D, TokenGrid
 from .scaling import SwitchableScale
-from .sharing import Axes, Channels, Pattern, cyclic_starts, influence_gap, share_block, shares, take, take_last
-from .slicing import centre, cut, pad_channels, prefix
+from .sharing import Channels, Pattern, cyclic_starts, influence_gap, shares, take
+from .slicing import centre, cut, prefix
 from .windows import RelativeBias, Windows, WindowTables, resize_table, zigzag
 
 __all__ = [
     'Axes',
+    'Axis',
     'Channels',
     'DropPath',
     'ElasticBatchNorm2d',
@@ -32,8 +33,8 @@ __all__ = [
     'ElasticLayerNorm',
     'ElasticLinear',
     'GradientPool',
-    'MBConv',
     'Pattern',
+    'PositionTable',
     'RelativeBias',
     'RelativePositions2D',
     'Reorder',
@@ -46,17 +47,13 @@ __all__ = [
     'cut',
     'cyclic_starts',
     'influence_gap',
+    'importance_orders',
     'keep',
     'masked_layer_norm',
-    'order_heads',
-    'order_hidden',
-    'pad_channels',
     'prefix',
     'resize_positions',
     'resize_table',
-    'share_block',
     'shares',
     'take',
-    'take_last',
     'zigzag',
 ]

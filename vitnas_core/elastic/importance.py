@@ -1,67 +1,73 @@
-"""Which heads and hidden units matter most: the order in which smaller architectures should keep them."""
+"""Order channels by importance, so that smaller architectures keep the ones that matter."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from .axis import Axis
+
 
 class Reorder(NamedTuple):
-    """A new order of a weight along an axis.
+    """A new order of a weight along a dimension.
 
     Args:
         weight: The weight.
-        axis: The axis.
+        dim: The dimension.
         order: Which old entry comes to each place.
     """
 
     weight: Tensor
-    axis: int
+    dim: int
     order: Tensor
 
     def apply(self, tensor: Tensor) -> None:
         """Reorder a tensor of the weight's shape in place: the weight itself, or what an optimizer keeps of it."""
-        tensor.copy_(tensor.index_select(self.axis, self.order))
+        tensor.copy_(tensor.index_select(self.dim, self.order))
+
+
+class _Use(NamedTuple):
+    """A weight that has an axis along a dimension; linear layers decide the importance, tables only move along."""
+
+    weight: Tensor
+    dim: int
+    entries: int
+    decides: bool
 
 
 @torch.no_grad()
-def order_heads(qkv: nn.Linear, proj: nn.Linear, head_dim: int, tables: Iterable[Tensor] = ()) -> list[Reorder]:
-    """Heads by the magnitude of all their weights, largest first; what the layers compute stays.
+def importance_orders(network: nn.Module) -> list[Reorder]:
+    """New orders of all sortable axes, most important channel first; what the network computes at full width stays.
 
-    Args:
-        qkv: Queries, keys and values; those of a head together.
-        proj: What reads the heads.
-        head_dim: Size of a head.
-        tables: Other weights with an entry a head along their first axis. Defaults to ().
+    A channel is as important as the sum of the magnitudes of all its weights in linear layers.
     """
-    heads = proj.in_features // head_dim
-    importance = qkv.weight.abs().view(heads, -1).sum(1)
-    importance = importance + proj.weight.abs().view(len(proj.weight), heads, -1).sum((0, 2))
-    if qkv.bias is not None:
-        importance = importance + qkv.bias.abs().view(heads, -1).sum(1)
-    order = importance.argsort(descending=True, stable=True)
-    rows, columns = _spread(order, len(qkv.weight) // heads), _spread(order, head_dim)
-    changes = [Reorder(qkv.weight, 0, rows), Reorder(proj.weight, 1, columns)]
-    changes += [] if qkv.bias is None else [Reorder(qkv.bias, 0, rows)]
-    return changes + [Reorder(table, 0, order) for table in tables]
+    changes = []
+    for axis, uses in _uses(network).items():
+        device = uses[0].weight.device
+        importance = torch.zeros(axis.most, device=device, dtype=uses[0].weight.dtype)
+        for use in uses:
+            if use.decides:
+                importance += use.weight.abs().movedim(use.dim, 0).reshape(axis.most, -1).sum(1)
+        order = importance.argsort(descending=True, stable=True)
+        changes += [Reorder(use.weight, use.dim, _spread(order, use.entries)) for use in uses]
+    return changes
 
 
-@torch.no_grad()
-def order_hidden(fc1: nn.Linear, fc2: nn.Linear) -> list[Reorder]:
-    """Hidden units by the magnitude of all their weights, largest first; what the layers compute stays.
+def _uses(network: nn.Module) -> dict[Axis, list[_Use]]:
+    """The weights along each sortable axis."""
+    found: dict[Axis, list[_Use]] = {}
+    for module in network.modules():
+        for name, axes in getattr(module, 'axes', {}).items():
+            for dim, axis in enumerate(axes):
+                if axis is None or not axis.root.sortable or getattr(module, name, module) is None:
+                    continue
+                use = _Use(module.get_parameter(name), dim, axis.entries, isinstance(module, nn.Linear))
+                found.setdefault(axis.root, []).append(use)
+    return found
 
-    Args:
-        fc1: What makes them.
-        fc2: What reads them.
-    """
-    importance = fc1.weight.abs().sum(1) + fc1.bias.abs() + fc2.weight.abs().sum(0)
-    order = importance.argsort(descending=True, stable=True)
-    return [Reorder(fc1.weight, 0, order), Reorder(fc1.bias, 0, order), Reorder(fc2.weight, 1, order)]
 
-
-def _spread(order: Tensor, size: int) -> Tensor:
-    """The order of single rows, of which each entry has ``size``."""
-    return (order[:, None] * size + torch.arange(size, device=order.device)).flatten()
+def _spread(order: Tensor, entries: int) -> Tensor:
+    """The order of single entries, of which each channel has several."""
+    return (order[:, None] * entries + torch.arange(entries, device=order.device)).flatten()

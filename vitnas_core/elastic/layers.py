@@ -1,12 +1,10 @@
-"""Elastic linear layers, convolutions and norms: an active width is a view of the weight, never a copy.
+"""Layers between axes: an active width is a view of the weight, never a copy.
 
-The input width is read from the input; only the output width is set. At full width the parameter
-itself is used, so a fixed network shows no trace of elasticity in its profile.
+The input width is read from the input, the output width from the output's axis. At full width the parameter itself is
+used, so that a fixed network shows no trace of elasticity in its profile.
 
-Where the samples of a batch have different widths, layers run at full width, and a ``mask`` says which input channels
-each sample has. Linear layers and norms have one: what other layers make of channels that a sample lacks, none reads.
-
-A width uses the first channels, unless ``inputs`` or ``outputs`` say otherwise (:mod:`~vitnas_core.elastic.sharing`).
+In a masked pass, where the samples of a batch have different widths, layers run at full width. Norms and linear layers
+then leave out the channels that a sample lacks; what other layers make of those channels is never read.
 """
 
 from __future__ import annotations
@@ -14,60 +12,54 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .axis import Axes, Axis
 from .masks import keep, masked_layer_norm
 from .pooling import GradientPool
-from .sharing import Axes, Channels, take
+from .sharing import take
 from .slicing import centre, prefix
 
 
 class ElasticLinear(nn.Linear):
-    """A linear layer that uses the first rows and columns of its weight.
+    """A linear layer between two axes.
 
     Args:
-        in_features: Largest input width.
-        out_features: Largest output width.
+        inputs: Axis of the input, or a fixed width.
+        outputs: Axis of the output, or a fixed width.
         bias: Whether there is a bias. Defaults to True.
+        normed: Whether the input comes from a norm, which has left out what a sample lacks already. Defaults to False.
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        super().__init__(in_features, out_features, bias)
-        self.width = out_features
-        """The active output width."""
-        self.mask: Tensor | None = None
-        """Which input channels each sample has, (B, in)."""
+    def __init__(self, inputs: int | Axis, outputs: int | Axis, bias: bool = True, normed: bool = False) -> None:
+        source, target = Axis.of(inputs), Axis.of(outputs)
+        super().__init__(source.most, target.most, bias)
+        self.inputs, self.outputs, self.normed = source, target, normed
+        self.axes: Axes = {'weight': (target, source), 'bias': (target,)}
         self.pool: GradientPool | None = None
         """Where the slices of one pass gather their gradients."""
-        self.inputs: Channels | None = None
-        """Whose channels arrive."""
-        self.outputs: Channels | None = None
-        """Whose channels it puts out."""
-
-    def axes(self) -> Axes:
-        """Whose channels the axes of each weight are."""
-        return {'weight': (self.outputs, self.inputs), 'bias': (self.outputs,)}
 
     def cut(self, in_features: int) -> Tensor:
         """The part of the weight that an input of so many features meets."""
         if self.pool is not None:
-            return self.pool.cut(self.width, in_features)
-        return take(self.weight, (self.width, self.outputs), (in_features, self.inputs))
+            return self.pool.cut(self.outputs.width, in_features)
+        return take(self.weight, (self.outputs.width, self.outputs.channels), (in_features, self.inputs.channels))
 
     def cut_bias(self) -> Tensor | None:
         """The part of the bias that the active width has."""
-        return None if self.bias is None else take(self.bias, (self.width, self.outputs))
+        return None if self.bias is None else take(self.bias, (self.outputs.width, self.outputs.channels))
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to (…, in) and return (…, width)."""
-        x = keep(x, self.mask)
+        if not self.normed:
+            x = keep(x, self.inputs.mask)
         return F.linear(x, self.cut(x.shape[-1]), self.cut_bias())
 
 
 class ElasticConv2d(nn.Conv2d):
-    """A convolution that uses the first filters and input channels of its weight.
+    """A convolution between two axes.
 
     Args:
-        in_channels: Largest number of input channels.
-        out_channels: Largest number of filters.
+        inputs: Axis of the input channels, or a fixed number.
+        outputs: Axis of the filters, or a fixed number.
         kernel_size: Side of a filter.
         stride: Pixels from one position to the next. Defaults to 1.
         padding: Zeros around the image. Defaults to 0.
@@ -76,77 +68,72 @@ class ElasticConv2d(nn.Conv2d):
 
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
+        inputs: int | Axis,
+        outputs: int | Axis,
         kernel_size: int,
         stride: int = 1,
         padding: int = 0,
         bias: bool = True,
     ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=bias)
-        self.width = out_channels
-        """The active number of filters."""
+        source, target = Axis.of(inputs), Axis.of(outputs)
+        super().__init__(source.most, target.most, kernel_size, stride, padding, bias=bias)
+        self.inputs, self.outputs = source, target
+        self.axes: Axes = {'weight': (target, source), 'bias': (target,)}
         self.pool: GradientPool | None = None
         """Where the slices of one pass gather their gradients."""
-        self.inputs: Channels | None = None
-        """Whose channels arrive."""
-        self.outputs: Channels | None = None
-        """Whose channels it puts out."""
-
-    def axes(self) -> Axes:
-        """Whose channels the axes of each weight are."""
-        return {'weight': (self.outputs, self.inputs), 'bias': (self.outputs,)}
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to (B, in, H, W) and return (B, width, H', W')."""
+        active = (self.outputs.width, self.outputs.channels)
         if self.pool is None:
-            weight = take(self.weight, (self.width, self.outputs), (x.shape[1], self.inputs))
+            weight = take(self.weight, active, (x.shape[1], self.inputs.channels))
         else:
-            weight = self.pool.cut(self.width, x.shape[1])
-        return self._conv_forward(x, weight, None if self.bias is None else take(self.bias, (self.width, self.outputs)))
+            weight = self.pool.cut(self.outputs.width, x.shape[1])
+        return self._conv_forward(x, weight, None if self.bias is None else take(self.bias, active))
 
 
 class ElasticDepthwiseConv2d(nn.Conv2d):
-    """A depth-wise convolution of the channels that arrive, with the first filters or the centre of them.
+    """A depth-wise convolution along an axis, with its largest filters or the centre of them.
 
     Args:
-        channels: Largest number of channels.
+        channels: Axis of the channels, or a fixed number.
         kernel_size: Side of the largest filter, an odd number; the image is padded with half the active one.
         stride: Pixels from one position to the next. Defaults to 1.
         bias: Whether there is a bias. Defaults to True.
     """
 
-    def __init__(self, channels: int, kernel_size: int, stride: int = 1, bias: bool = True) -> None:
-        super().__init__(channels, channels, kernel_size, stride, kernel_size // 2, groups=channels, bias=bias)
-        self.side = kernel_size
-        """The active side of the filters."""
-        self.inputs: Channels | None = None
-        """Whose channels arrive."""
+    def __init__(self, channels: int | Axis, kernel_size: int, stride: int = 1, bias: bool = True) -> None:
+        axis = Axis.of(channels)
+        super().__init__(axis.most, axis.most, kernel_size, stride, kernel_size // 2, groups=axis.most, bias=bias)
+        self.axis = axis
+        self.axes: Axes = {'weight': (axis,), 'bias': (axis,)}
 
-    def axes(self) -> Axes:
-        """Whose channels the axes of each weight are."""
-        return {'weight': (self.inputs,), 'bias': (self.inputs,)}
+    def forward(self, x: Tensor, side: int | None = None) -> Tensor:
+        """Filter each channel of (B, width, H, W) by itself.
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Filter each channel of (B, width, H, W) by itself."""
-        width = x.shape[1]
-        bias = None if self.bias is None else take(self.bias, (width, self.inputs))
-        weight = centre(take(self.weight, (width, self.inputs)), self.side)
-        return F.conv2d(x, weight, bias, self.stride, self.side // 2, groups=width)
+        Args:
+            x: The maps.
+            side: The active side of the filters. Defaults to None: the largest.
+        """
+        side = self.kernel_size[0] if side is None else side
+        active = (x.shape[1], self.axis.channels)
+        bias = None if self.bias is None else take(self.bias, active)
+        weight = centre(take(self.weight, active), side)
+        return F.conv2d(x, weight, bias, self.stride, side // 2, groups=x.shape[1])
 
 
 class ElasticBatchNorm2d(nn.BatchNorm2d):
     """A batch norm of the channels that arrive, with the first entries of gain, bias and running statistics.
 
-    Statistics that training leaves are those of many architectures: recalibrate them for one before it is scored
-    (:func:`~vitnas_core.recalibration.recalibrate`). ``num_batches_tracked`` stays as it is.
+    Statistics that training leaves are those of many architectures: recalibrate them for one before it is scored.
+    ``num_batches_tracked`` stays as it is.
 
     Args:
-        channels: Largest width.
+        channels: Axis of the channels, or a fixed number.
     """
 
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels)
+    def __init__(self, channels: int | Axis) -> None:
+        super().__init__(Axis.of(channels).most)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (B, width, H, W), by the statistics of the batch while training."""
@@ -156,39 +143,38 @@ class ElasticBatchNorm2d(nn.BatchNorm2d):
 
 
 class ElasticLayerNorm(nn.LayerNorm):
-    """A layer norm over the channels that arrive, with the first entries of gain and bias.
+    """A layer norm along an axis.
 
     Args:
-        channels: Largest width.
+        channels: Axis of the channels, or a fixed number.
         eps: Added to the variance. Defaults to 1e-5.
     """
 
-    def __init__(self, channels: int, eps: float = 1e-5) -> None:
-        super().__init__(channels, eps)
-        self.mask: Tensor | None = None
-        """Which channels each sample has, (B, channels)."""
-        self.inputs: Channels | None = None
-        """Whose channels arrive."""
-
-    def axes(self) -> Axes:
-        """Whose channels the axes of each weight are."""
-        return {'weight': (self.inputs,), 'bias': (self.inputs,)}
+    def __init__(self, channels: int | Axis, eps: float = 1e-5) -> None:
+        axis = Axis.of(channels)
+        super().__init__(axis.most, eps)
+        self.axis = axis
+        self.axes: Axes = {'weight': (axis,), 'bias': (axis,)}
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise (…, width) over its last axis."""
-        if self.mask is not None:
-            return masked_layer_norm(x, self.mask, self.weight, self.bias, self.eps)
+        """Normalise (…, width) over its last dimension."""
+        mask = self.axis.mask
+        if mask is not None:
+            return masked_layer_norm(x, mask, self.weight, self.bias, self.eps)
         width = x.shape[-1]
-        weight, bias = (take(tensor, (width, self.inputs)) for tensor in (self.weight, self.bias))
+        weight, bias = (take(tensor, (width, self.axis.channels)) for tensor in (self.weight, self.bias))
         return F.layer_norm(x, (width,), weight, bias, self.eps)
 
 
 class ElasticImageNorm(nn.LayerNorm):
-    """A layer norm over all tokens and channels of an image, with a gain and a bias a channel (NASViT's code).
+    """A layer norm over all tokens and channels of an image, with one gain and bias per channel (NASViT's code).
 
     Args:
-        channels: Largest width.
+        channels: Axis of the channels, or a fixed number.
     """
+
+    def __init__(self, channels: int | Axis) -> None:
+        super().__init__(Axis.of(channels).most)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (B, N, width), each sample by one mean and one deviation."""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,10 +19,44 @@ def resize_positions(table: Tensor, source: tuple[int, int], target: tuple[int, 
         table: The positions.
         source: Rows and columns that they are for.
         target: Rows and columns that are wanted.
-        tokens: How many leading ones, such as the class token's, have no place and stay. Defaults to 0.
+        tokens: How many leading ones, such as the class token's, have no place on the grid and stay. Defaults to 0.
     """
     if source == target:
         return table
     patches = table[:, tokens:].unflatten(1, source).permute(0, 3, 1, 2)
     patches = F.interpolate(patches, target, mode='bicubic', align_corners=False)
     return torch.cat([table[:, :tokens], patches.flatten(2).transpose(1, 2)], 1)
+
+
+@dataclass(frozen=True)
+class PositionTable:
+    """For which grid a network stores absolute positions (1, tokens + h·w, C).
+
+    Args:
+        grid: Rows and columns.
+        grid_of: The grid of an image size.
+        tokens: How many leading entries have no place on the grid. Defaults to 0.
+    """
+
+    grid: tuple[int, int]
+    grid_of: Callable[[tuple[int, int]], tuple[int, int]]
+    tokens: int = 0
+
+    def fit(self, weights: dict[str, Any], name: str, img_size: tuple[int, int] | None) -> None:
+        """Resize the positions of another image size, in place.
+
+        Args:
+            weights: Weights by name; they need not have this one.
+            name: The name of the table.
+            img_size: The image size; if it is None, the grid is this one if it has as many entries, else a square.
+        """
+        stored = weights.get(name)
+        if stored is None or stored.ndim != 3:
+            return
+        patches = stored.shape[1] - self.tokens
+        if img_size is not None:
+            source = self.grid_of(img_size)
+        else:
+            source = self.grid if patches == math.prod(self.grid) else (math.isqrt(patches),) * 2
+        if source != self.grid and math.prod(source) == patches:
+            weights[name] = resize_positions(stored, source, self.grid, self.tokens)

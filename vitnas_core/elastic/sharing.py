@@ -7,10 +7,8 @@ on the ring of all channels, so placed that channels are trained equally often (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -45,6 +43,15 @@ class Pattern:
     def sides(self) -> tuple[str, ...]:
         """From which ends a width takes its channels."""
         return ('left', 'right') if self.name == 'bilateral' else ('left',)
+
+    def each_side(self) -> Iterator[str]:
+        """Take channels from each end in turn, and then from the left again."""
+        try:
+            for side in self.sides:
+                self.side = side
+                yield side
+        finally:
+            self.side = 'left'
 
     def channels(self, most: int, widths: Iterable[int]) -> Channels | None:
         """The channels of an axis; None where every width takes the first ones.
@@ -113,10 +120,6 @@ class Channels:
         return out
 
 
-Axes = dict[str, tuple[Channels | None, ...]]
-"""Whose channels the leading axes of each weight of a module are, by its name; None: a width takes the first ones."""
-
-
 def take(tensor: Tensor, *wanted: tuple[int, Channels | None]) -> Tensor:
     """The active part of a weight.
 
@@ -128,31 +131,6 @@ def take(tensor: Tensor, *wanted: tuple[int, Channels | None]) -> Tensor:
         if size != tensor.shape[axis]:
             tensor = tensor.narrow(axis, 0, size) if channels is None else channels.take(tensor, axis, size)
     return tensor
-
-
-def take_last(tensor: Tensor, size: int, channels: Channels | None) -> Tensor:
-    """:func:`take` of the last axis alone, as of tokens (…, C)."""
-    return tensor[..., :size] if channels is None else channels.take(tensor, tensor.ndim - 1, size)
-
-
-def share_block(
-    block: Any, embed: Channels | None, heads: Channels | None, hidden: Channels | None, head_dim: int
-) -> None:
-    """Let the layers of a transformer block share channels.
-
-    Args:
-        block: A block with ``norm1``, ``attn.qkv``, ``attn.proj``, ``norm2``, ``fc1`` and ``fc2``; rows of ``qkv`` keep
-            q, k and v of a head together.
-        embed: Whose channels the tokens have.
-        heads: Whose heads there are.
-        hidden: Whose hidden units there are.
-        head_dim: Size of a head.
-    """
-    block.norm1.inputs = block.norm2.inputs = block.attn.qkv.inputs = block.fc1.inputs = embed
-    block.attn.proj.outputs = block.fc2.outputs = embed
-    block.fc1.outputs = block.fc2.inputs = hidden
-    if heads is not None:
-        block.attn.qkv.outputs, block.attn.proj.inputs = heads.times(3 * head_dim), heads.times(head_dim)
 
 
 @cache

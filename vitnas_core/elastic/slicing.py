@@ -1,10 +1,9 @@
-"""Active channels are the first ones, or those of a pattern: views of weights, and zeros behind features."""
+"""Cut weights: the first channels, or those of a pattern, as views where possible."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from .sharing import Channels, take
@@ -40,22 +39,3 @@ def cut(tensor: Tensor, shape: Sequence[int], axes: Sequence[Channels | None] = 
     if len(sizes) == 4 and sizes[2] == sizes[3] and shape[2] == shape[3] and (sizes[3] - shape[3]) % 2 == 0:
         return centre(prefix(tensor, *shape[:2]), shape[3])
     return prefix(tensor, *shape)
-
-
-def pad_channels(features: Tensor, channels: int, axis: int, shared: Channels | None = None) -> Tensor:
-    """Zeros in place of inactive channels, up to ``channels``, so that necks and heads of full width take the features.
-
-    Args:
-        features: The active channels.
-        channels: How many there are in all.
-        axis: Which axis they lie on.
-        shared: Whose they are. Defaults to None: the first ones are active.
-    """
-    missing = channels - features.shape[axis]
-    if missing == 0:
-        return features
-    if shared is not None:
-        return shared.put(features, axis)
-    shape = list(features.shape)
-    shape[axis] = missing
-    return torch.cat([features, features.new_zeros(shape)], dim=axis)

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
-from .sharing import Axes, Channels, take
+from .axis import Axes, Axis
+from .sharing import take
 
 _MASKED = -100.0
 """Added to the score of a query and a key that do not belong together, as Swin and the published S3 do."""
@@ -142,36 +143,31 @@ def zigzag(size: int) -> Tensor:
 
 
 class RelativeBias(nn.Module):
-    """A bias a head for each offset of a query and a key in a window.
+    """One bias per head for each offset of a query and a key in a window.
 
-    One table serves all window sizes, each by its centre; or there is one a window size.
+    One table serves all window sizes, each by its centre; or there is one table per window size.
 
     Args:
         sizes: The window sizes that there are.
-        num_heads: Largest number of heads.
+        heads: Axis of the heads, or a fixed number.
         shared: One table for all sizes. Defaults to True.
     """
 
-    def __init__(self, sizes: Sequence[int], num_heads: int, shared: bool = True) -> None:
+    def __init__(self, sizes: Sequence[int], heads: int | Axis, shared: bool = True) -> None:
         super().__init__()
-        self.shared = shared
-        self.heads: Channels | None = None
-        """Whose heads there are."""
+        self.shared, self.heads = shared, Axis.of(heads)
         sides = {self._name(size): 2 * size - 1 for size in sorted(sizes)}
         self.tables = nn.ParameterDict(
-            {name: nn.Parameter(torch.zeros(num_heads, side, side)) for name, side in sides.items()}
+            {name: nn.Parameter(torch.zeros(self.heads.most, side, side)) for name, side in sides.items()}
         )
-
-    def axes(self) -> Axes:
-        """Whose channels the axes of each weight are."""
-        return {f'tables.{name}': (self.heads,) for name in self.tables}
+        self.axes: Axes = {f'tables.{name}': (self.heads,) for name in self.tables}
 
     def _name(self, size: int) -> str:
         return 'shared' if self.shared else str(size)
 
     @property
     def offers(self) -> str:
-        """The window sizes that the tables serve, in words."""
+        """The window sizes that the tables serve, as text."""
         return f'up to {_size_of(self.tables["shared"])}' if self.shared else ', '.join(self.tables)
 
     def serves(self, size: int) -> bool:
@@ -181,7 +177,7 @@ class RelativeBias(nn.Module):
     def forward(self, size: int, windows: Windows, num_heads: int, common: WindowTables) -> Tensor:
         """The bias (heads, tokens, tokens) of a window that is asked for, where it may be clamped to a smaller one."""
         side = 2 * windows.size - 1
-        table = take(self.tables[self._name(size)], (num_heads, self.heads), (side, None), (side, None)).flatten(1)
+        table = take(self.tables[self._name(size)], (num_heads, self.heads.channels), (side, None), (side, None)).flatten(1)
         return table.index_select(1, common.entries(*(windows.size,) * 3)).unflatten(1, (windows.size**2, -1))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:

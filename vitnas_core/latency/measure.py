@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..costs import as_size
+from ..utils.checks import size as as_size
 from ..errors import VitnasError
 from ..spaces import Arch, Choices, SearchSpace, Stage
 from ..spaces.grammar import ChoiceSpace

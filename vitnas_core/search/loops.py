@@ -20,12 +20,13 @@ from mmengine.runner import BaseLoop, Runner
 
 from ..backbones import elastic_backbone, unwrap
 from ..checkpoints import load_weights
-from ..costs import Constraint, Cost, as_size
+from ..costs import Constraint, Cost
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
 from ..latency import SPEARMAN, LatencyTable
 from ..recalibration import batch_norms, elastic_norms
 from ..spaces import Arch
+from ..utils.checks import size as as_size
 from . import outputs
 from .candidate import Candidate, ranked
 from .checks import digest_data, digest_weights

@@ -3,6 +3,7 @@
 from .arch import Arch, Block, Choices, Stage, Value
 from .evolving import StageDimension, stage_dimensions
 from .grammar import ChoiceSpace, StageSpace
+from .schema import Schema
 from .space import ABSENT, Dimension, SearchSpace
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     'ChoiceSpace',
     'Choices',
     'Dimension',
+    'Schema',
     'SearchSpace',
     'Stage',
     'StageDimension',

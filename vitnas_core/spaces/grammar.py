@@ -44,6 +44,10 @@ class ChoiceSpace:
         """The JSON form."""
         return {name: list(options) for name, options in self.options}
 
+    def values_of(self, name: str) -> list[Any]:
+        """The options of a choice."""
+        return list(dict(self.options)[name])
+
     def size(self) -> int:
         """How many settings there are."""
         return math.prod(len(options) for _, options in self.options)

@@ -1,0 +1,370 @@
+"""``ElasticModule``: a part of a model that runs any architecture of its space; a fixed one is a space of one."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from mmengine.model import BaseModule, PretrainedInit, initialize
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from .. import zoo
+from ..costs import Cost, Count
+from ..elastic import Axes, Axis, Channels, Pattern, PositionTable, Reorder, importance_orders
+from ..errors import ArchError, VitnasError
+from ..spaces import Arch, Schema, SearchSpace
+from ..utils import checks
+from .mixed import Active
+from .pretrained import NOTE, Note, check_note, cut_to_shape, load_pretrained
+from .tokens import OUT_TYPES
+
+ArchRef = Arch | Mapping[str, Any] | str | Path
+SpaceRef = SearchSpace | Mapping[str, Any] | str | Path
+
+PRETRAINED = ('Pretrained', PretrainedInit)
+"""What ``type`` of an ``init_cfg`` says for the weights of a file."""
+
+CHECKS: dict[str, checks.Check] = {
+    'img_size': checks.size,
+    'patch_size': checks.whole,
+    'window_size': checks.whole,
+    'out_indices': checks.sequence,
+    'out_type': lambda name, value: checks.one_of(name, value, OUT_TYPES),
+    'attn_drop_rate': checks.rate,
+    'drop_path_rate': checks.rate,
+    'scaling': checks.flag,
+    'official': checks.flag,
+}
+"""The check of each setting that means the same in every family."""
+
+
+class ElasticModule(BaseModule):
+    """A part of a model that runs any architecture of its space.
+
+    A subclass names its ``schema`` and its ``cost_of``, builds layers between axes in the order in which data pass
+    them, and implements :meth:`widths` and ``forward``. Its settings are stated once, in the signature of its
+    constructor, which hands ``locals()`` on.
+
+    Args:
+        given: The arguments of the subclass's constructor, ``arch``, ``space`` and ``init_cfg`` among them.
+
+    Raises:
+        VitnasError: Both or neither of ``arch`` and ``space`` are given, they are of another family, or a setting is
+            not valid.
+    """
+
+    schema: ClassVar[Schema]
+    """The choices of the family."""
+
+    cost_of: ClassVar[Callable[..., Count]]
+    """Counts a network: ``(network, size, num_classes, *, setting, …)``."""
+
+    family: ClassVar[str]
+    """What ``family`` says in the files of its architectures."""
+
+    cost_settings: ClassVar[tuple[str, ...]]
+    """The settings that the cost depends on."""
+
+    checks: ClassVar[Mapping[str, checks.Check]] = {}
+    """Checks of the settings that only this family has."""
+
+    space_settings: ClassVar[tuple[str, ...]] = ()
+    """Settings of a supernet that do not rebuild a fixed network."""
+
+    weight_settings: ClassVar[tuple[str, ...]] = ()
+    """Settings that change what the same weights compute, so that a checkpoint's should be the same."""
+
+    supernet_settings: ClassVar[tuple[str, ...]] = ('sharing',)
+    """Settings, where it has them, that tell how the weights of a supernet are shared."""
+
+    output_weights: ClassVar[tuple[str, ...]] = ()
+    """How the names of weights begin that belong to one output alone."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        super().__init__(given['init_cfg'])
+        arch, space, name = given['arch'], given['space'], type(self).__name__
+        if (arch is None) == (space is None):
+            raise VitnasError(
+                f'{name} should be given either `arch` or `space`, but got arch={arch!r}, space={space!r}'
+            )
+        self.space = SearchSpace.of(zoo.load_arch(arch)) if space is None else zoo.load_space(space)
+        if self.space.family != self.family:
+            raise VitnasError(f'{name} should be given {self.family}, but got {self.space.family}: {arch or space}')
+        for setting in self.space_settings:
+            if arch is not None and given[setting] is not None:
+                raise VitnasError(f'`{setting}` is for a `space`; a fixed `arch` stores what it uses')
+        own = signature_defaults(type(self)).keys() - set(self.space_settings)
+        self.settings = self.check_settings({key: value for key, value in given.items() if key in own})
+        self.schema.check_space(self.space)
+        self.largest: Any = self.schema.read(self.space.largest())
+        """The typed choices of the largest architecture, which size the weights."""
+        self.limits = self.schema.limits(self.space)
+        shared = Pattern(self.settings.get('sharing', 'ordinal'))
+        self.pattern = shared if self.space.size() > 1 else Pattern('ordinal')
+        """How architectures of different widths share channels; a fixed network, which shares none, has one side."""
+        self.axes: Axes = {}
+        """The axes of its own tables, by name."""
+        self.positions: dict[str, PositionTable] = {}
+        """Its tables of absolute positions, by name."""
+        self.active = Active(self.space.largest(), self.largest)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take the names of the family and of the settings that its cost depends on from where they are stated."""
+        super().__init_subclass__(**kwargs)
+        if 'schema' in cls.__dict__:
+            cls.family = cls.schema.family
+            parameters = inspect.signature(cls.cost_of).parameters.values()
+            cls.cost_settings = tuple(own.name for own in parameters if own.kind is own.KEYWORD_ONLY)
+
+    # what a family writes
+
+    @abstractmethod
+    def widths(self, network: Any) -> Iterator[tuple[Axis, int]]:
+        """How wide each axis is in an architecture; axes of absent blocks may be left out."""
+
+    def check_weights(self, network: Any) -> None:
+        """Refuse an architecture that the settings do not allow, whose choices fit.
+
+        Raises:
+            ArchError: The message begins with the path of what is wrong.
+        """
+
+    def why_not_sorted(self) -> str:
+        """Which setting gives channels fixed places, so that they cannot be sorted; ``''`` if none."""
+        return ''
+
+    # building
+
+    def axis(self, widths: Iterable[int], most: int | None = None, sortable: bool = False) -> Axis:
+        """An axis whose narrower widths share channels by the pattern of this module.
+
+        Args:
+            widths: How many channels architectures use.
+            most: How many channels the weights have. Defaults to None: the largest of the widths.
+            sortable: Whether the channels may be reordered by their importance. Defaults to False.
+        """
+        widths = list(widths)
+        most = max(widths) if most is None else most
+        return Axis(most, self.pattern.channels(most, widths), sortable)
+
+    def table(self, *shape: int | Axis) -> nn.Parameter:
+        """A parameter of zeros, some dimensions of which may be axes, such as a class token or positions."""
+        return nn.Parameter(torch.zeros([size.most if isinstance(size, Axis) else size for size in shape]))
+
+    @classmethod
+    def check_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings as they are used.
+
+        Raises:
+            VitnasError: One is not valid.
+        """
+        known = {**CHECKS, **cls.checks}
+        return {name: known[name](name, value) if name in known else value for name, value in settings.items()}
+
+    # architectures
+
+    @property
+    def arch(self) -> Arch:
+        """The active architecture."""
+        return self.active.arch
+
+    def set_arch(self, arch: ArchRef) -> None:
+        """Activate an architecture; allocates no parameter.
+
+        Anything that fits the weights runs, so that a published architecture beside the space's options can be run too
+        (AutoFormer-T is one); ``space.validate`` is the strict check.
+
+        Raises:
+            ArchError: The architecture does not fit the weights; the active one stays.
+        """
+        loaded, network = self.load(arch)
+        self.switch(loaded, network)
+        self.active.mixture = None
+
+    def switch(self, arch: Arch, network: Any) -> None:
+        """Activate an architecture that fits, given its typed choices too."""
+        for axis, width in self.widths(network):
+            axis.width = width
+        self.active.arch, self.active.network = arch, network
+
+    def load(self, ref: ArchRef) -> tuple[Arch, Any]:
+        """The architecture of a reference and its typed choices, if the weights can run it; an error names the file.
+
+        Raises:
+            ArchError: The weights cannot run it.
+        """
+        arch = zoo.load_arch(ref)
+        try:
+            return arch, self.check_fits(arch)
+        except ArchError as err:
+            raise ArchError(f'{err} ({ref})' if isinstance(ref, (str, Path)) else str(err)) from None
+
+    def check_fits(self, arch: Arch) -> Any:
+        """Check that the weights can run an architecture; return its typed choices.
+
+        Raises:
+            ArchError: They cannot; the message begins with the path of what is wrong.
+        """
+        network = self.schema.read(arch)
+        self.schema.check_fits(network, self.limits)
+        self.check_weights(network)
+        return network
+
+    # costs
+
+    @classmethod
+    def cost(cls, arch: ArchRef, input_size: int | tuple[int, int] = 224, num_classes: int = 0, **settings: Any) -> Cost:
+        """Parameters and multiply-accumulates of an architecture, without building it.
+
+        Args:
+            arch: The architecture.
+            input_size: Side, or (height, width), of the image. Defaults to 224.
+            num_classes: Classes of a linear head that is counted too. Defaults to 0: none.
+            **settings: Arguments of the constructor that the cost depends on, :attr:`cost_settings`.
+
+        Raises:
+            VitnasError: The architecture is not of this family, or a setting is not valid.
+        """
+        return cls._count(arch, input_size, num_classes, _cost_settings(cls, **settings))
+
+    def price(self, arch: ArchRef, input_size: int | tuple[int, int], num_classes: int = 0) -> Cost:
+        """:meth:`cost` with this module's own settings."""
+        return self._count(arch, input_size, num_classes, {name: self.settings[name] for name in self.cost_settings})
+
+    @classmethod
+    def _count(cls, arch: ArchRef, input_size: Any, num_classes: int, settings: dict[str, Any]) -> Cost:
+        network, size = cls.schema.read(zoo.load_arch(arch)), checks.size('input_size', input_size)
+        if num_classes < 0:
+            raise VitnasError(f'`num_classes` should be at least 0, but got {num_classes!r}')
+        return Cost(*cls.cost_of(network, size, num_classes, **settings))
+
+    # weights
+
+    def channel_axes(self) -> dict[str, tuple[Channels | None, ...]]:
+        """Which channels a width uses along the dimensions of each weight, by its name."""
+        return {
+            f'{name}.{key}'.removeprefix('.'): tuple(axis and axis.channels for axis in axes)
+            for name, module in self.named_modules()
+            for key, axes in getattr(module, 'axes', {}).items()
+        }
+
+    def importance_orders(self) -> list[Reorder]:
+        """New orders of heads and hidden units, most important first, which leave the largest architecture as it is.
+
+        Raises:
+            VitnasError: The settings give channels fixed places.
+        """
+        if self.pattern.name != 'ordinal':
+            raise VitnasError(
+                f'heads and hidden units cannot be sorted with sharing={self.pattern.name!r}: smaller architectures do '
+                f'not have the first ones'
+            )
+        if reason := self.why_not_sorted():
+            raise VitnasError(reason)
+        return importance_orders(self)
+
+    def extract(self, arch: ArchRef | None = None) -> Self:
+        """A fixed copy that holds only one architecture's weights; its outputs are equal bit for bit.
+
+        Where stochastic depth is on, its rates are spread over the copy's own depth, so that random draws while
+        training differ.
+
+        Args:
+            arch: Which one. Defaults to None: the active one.
+
+        Raises:
+            ArchError: The architecture does not fit the weights.
+        """
+        fixed_arch, _ = self.load(self.arch if arch is None else arch)
+        with torch.device('meta'):  # nothing is drawn, nothing is allocated twice
+            fixed = self.rebuild(arch=fixed_arch)
+        part = cut_to_shape(self.state_dict(), fixed.state_dict(), self.channel_axes())
+        fixed.load_state_dict(part, assign=True)
+        trainable = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
+        for name, parameter in fixed.named_parameters():
+            parameter.requires_grad_(trainable[name])
+        return fixed.train(self.training)
+
+    def rebuild(self, **changes: Any) -> Self:
+        """A new module of this kind with these settings, but for some; ``arch`` or ``space`` is one of them."""
+        build: Any = type(self)
+        return build(**{**self.settings, **changes})
+
+    def note(self) -> str:
+        """What a checkpoint says of its weights, as JSON: their space, and the settings under which they hold."""
+        names = self.weight_settings
+        if self.space.size() > 1:
+            names += tuple(name for name in self.supernet_settings if name in self.settings)
+        settings = {name: self.settings[name] for name in names}
+        return Note(self.space, settings, self.settings.get('img_size')).to_json()
+
+    def is_output_weight(self, name: str) -> bool:
+        """Whether a weight belongs to one output alone, so that a network with other outputs lacks it."""
+        return name.startswith(self.output_weights)
+
+    def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:
+        """Change the position tables among the weights of a network for another image size to this one's, in place.
+
+        Args:
+            weights: The weights, by name.
+            prefix: What their names begin with. Defaults to ``''``.
+            img_size: Height and width of the images that their positions are for. Defaults to None: not known.
+        """
+        for name, table in self.positions.items():
+            table.fit(weights, prefix + name, img_size)
+
+    def init_weights(self) -> None:
+        """As everywhere in mm, but ``dict(type='Pretrained', checkpoint=…)`` is checked and cut to this network.
+
+        Raises:
+            CheckpointError: The file holds another architecture, or no weights for this one.
+        """
+        init_cfgs = [self.init_cfg] if isinstance(self.init_cfg, dict) else list(self.init_cfg or [])
+        pretrained = [cfg for cfg in init_cfgs if cfg['type'] in PRETRAINED]
+        if self.is_init or not pretrained:
+            super().init_weights()
+            return
+        initialize(self, [cfg for cfg in init_cfgs if cfg not in pretrained])
+        for cfg in pretrained:
+            load_pretrained(self, cfg['checkpoint'], cfg.get('prefix'))
+        self.is_init = True
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, metadata: Any, *args: Any) -> None:
+        if NOTE in metadata:
+            check_note(self, metadata[NOTE])
+        self.fit_positions(state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, metadata, *args)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Leave a note in the state dict, by which a checkpoint says what it holds."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if hasattr(destination, '_metadata'):
+            destination._metadata.setdefault(prefix[:-1], {})[NOTE] = self.note()
+
+
+def _cost_settings(cls: type[ElasticModule], **settings: Any) -> dict[str, Any]:
+    """All settings that the cost depends on, checked, given some."""
+    if not settings:
+        return _default_cost_settings(cls)
+    for name in settings:
+        if name not in cls.cost_settings:
+            raise VitnasError(f'`{name}` is no setting of the cost of {cls.__name__}: {", ".join(cls.cost_settings)}')
+    return {**_default_cost_settings(cls), **cls.check_settings(settings)}
+
+
+@cache
+def _default_cost_settings(cls: type[ElasticModule]) -> dict[str, Any]:
+    return cls.check_settings({name: signature_defaults(cls)[name] for name in cls.cost_settings})
+
+
+@cache
+def signature_defaults(cls: type[ElasticModule]) -> dict[str, Any]:
+    """The settings of a module and their defaults, as the signature of its constructor states them."""
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    return {own.name: own.default for own in parameters if own.name not in ('self', 'arch', 'space', 'init_cfg')}

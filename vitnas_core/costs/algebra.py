@@ -1,0 +1,118 @@
+"""The terms of a cost: what a layer holds and what it multiplies.
+
+A family's cost is written in these terms, in the order of its forward pass. Norms, activations, pooling and sums count
+no multiply-accumulates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+
+class Count(NamedTuple):
+    """Parameters and multiply-accumulates of a part of a network."""
+
+    params: int
+    macs: int = 0
+
+
+NOTHING = Count(0, 0)
+"""The cost of a part that is not there."""
+
+
+def add(*counts: Count) -> Count:
+    """The sum of the parts."""
+    return Count(sum(count.params for count in counts), sum(count.macs for count in counts))
+
+
+def linear(inputs: int, outputs: int, tokens: int = 1, bias: bool = True) -> Count:
+    """A linear layer, applied to each token."""
+    return Count(outputs * (inputs + bias), tokens * inputs * outputs)
+
+
+def conv(inputs: int, outputs: int, kernel: int, pixels: int, bias: bool = True) -> Count:
+    """A convolution with square filters.
+
+    Args:
+        inputs: Input channels.
+        outputs: Output channels.
+        kernel: Side of the filters.
+        pixels: Pixels of the output.
+        bias: Whether there is a bias. Defaults to True.
+    """
+    weights = inputs * outputs * kernel * kernel
+    return Count(weights + bias * outputs, pixels * weights)
+
+
+def depthwise(channels: int, kernel: int, pixels: int, bias: bool = True) -> Count:
+    """A convolution of each channel by itself."""
+    weights = channels * kernel * kernel
+    return Count(weights + bias * channels, pixels * weights)
+
+
+def norm(channels: int) -> Count:
+    """Gain and bias of a norm."""
+    return Count(2 * channels)
+
+
+def table(*shape: int) -> Count:
+    """Numbers that are looked up or added: tokens, positions, scaling vectors."""
+    return Count(math.prod(shape))
+
+
+def attention(inner: int, queries: int, keys: int, values: int | None = None) -> Count:
+    """The two products of attention: queries with keys, weights with values.
+
+    Args:
+        inner: Width of the queries of all heads together.
+        queries: Number of queries.
+        keys: Number of keys that each of them meets.
+        values: Width of the values of all heads together. Defaults to None: that of the queries.
+    """
+    return Count(0, queries * keys * (inner + (inner if values is None else values)))
+
+
+def total(stages: Iterable[Sequence[Count]], last: int, width: int, num_classes: int) -> Count:
+    """The cost of a network with a linear head.
+
+    Args:
+        stages: The parts of each stage, at least one.
+        last: The last stage that runs; the others only hold their parameters.
+        width: Channels that the head reads.
+        num_classes: Classes of the head; 0 for none.
+    """
+    params, macs = linear(width, num_classes)
+    for s, parts in enumerate(stages):
+        held, run = zip(*parts)
+        params += sum(held)
+        macs += sum(run) if s <= last else 0
+    return Count(params, macs)
+
+
+# maps and windows
+
+
+def grid(size: tuple[int, int], patch_size: int) -> tuple[int, int]:
+    """Rows and columns of patches; sides are padded to whole ones."""
+    return -(-size[0] // patch_size), -(-size[1] // patch_size)
+
+
+def stage_maps(size: tuple[int, int], patch_size: int, stages: int) -> list[tuple[int, int]]:
+    """Rows and columns of each stage's tokens; each stage halves the map of the one before, rounded up."""
+    maps = [grid(size, patch_size)]
+    for _ in range(stages - 1):
+        maps.append(grid(maps[-1], 2))
+    return maps
+
+
+def padded_tokens(size: tuple[int, int], window: int) -> int:
+    """Tokens of a map that is padded to whole windows."""
+    rows, columns = grid(size, window)
+    return rows * columns * window * window
+
+
+def last_stage(outputs: Sequence[int], stages: int) -> int:
+    """The last of the stages whose features are returned; negative numbers count from the last stage."""
+    return max(index % stages for index in outputs)

@@ -1,0 +1,89 @@
+"""AutoFormer's choices, and what its networks cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...costs.algebra import NOTHING, Count, add, attention, conv, depthwise, grid, linear, norm, table, total
+from ...spaces.schema import NetworkRecord, Record, Schema, StageRecord, parts, ratio, units, whole
+
+HEAD_DIM = 64
+"""Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
+
+PEG_SIDE = 3
+"""Side of the filters that make conditional positions (CPVT's PEG)."""
+
+POSITIONS = ('absolute', 'conditional', 'none')
+"""What ``position`` of an AutoFormer may be."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockChoices(Record):
+    """A block."""
+
+    num_heads: int = whole()
+    mlp_ratio: float = ratio('embed_dim')
+
+
+@dataclass(frozen=True, eq=False)
+class StageChoices(StageRecord):
+    """The only stage."""
+
+    embed_dim: int = whole()
+    blocks: tuple[BlockChoices, ...] = parts()
+
+
+@dataclass(frozen=True, eq=False)
+class Choices(NetworkRecord):
+    """A network."""
+
+    stages: tuple[StageChoices, ...] = parts()
+
+
+SCHEMA = Schema('autoformer', 'AutoFormer', Choices, StageChoices, BlockChoices, num_stages=1)
+
+
+def cost(
+    network: Choices,
+    size: tuple[int, int],
+    num_classes: int,
+    *,
+    img_size: tuple[int, int],
+    patch_size: int,
+    position: str,
+    reach: int,
+    scaling: bool,
+) -> Count:
+    """The paper's convention for T and B: convolutions, linear layers and the two products of attention.
+
+    Conditional positions are included; the relative positions' own products are not.
+    """
+    (stage,) = network.stages
+    width, patches = stage.embed_dim, math.prod(grid(size, patch_size))
+    tokens = 1 + patches
+    before = [conv(3, width, patch_size, patches), table(width)]  # patches and the class token
+    if position == 'absolute':
+        before.append(table(1 + math.prod(grid(img_size, patch_size)), width))
+    elif position == 'conditional':
+        before.append(depthwise(width, PEG_SIDE, patches))
+    blocks = [block_cost(block, width, tokens, reach, scaling) for block in stage.blocks]
+    return total([[*before, *blocks, norm(width)]], 0, width, num_classes)
+
+
+@lru_cache(maxsize=16384)
+def block_cost(block: BlockChoices, width: int, tokens: int, reach: int, scaling: bool) -> Count:
+    """The cost of a block."""
+    inner, hidden = HEAD_DIM * block.num_heads, units(width, block.mlp_ratio)
+    return add(
+        norm(width),
+        linear(width, 3 * inner, tokens),
+        attention(inner, tokens, tokens),
+        table(4, 2 * reach + 2, HEAD_DIM) if reach else NOTHING,
+        linear(inner, width, tokens),
+        norm(width),
+        linear(width, hidden, tokens),
+        linear(hidden, width, tokens),
+        table(2, width) if scaling else NOTHING,
+    )

@@ -1,0 +1,1 @@
+"""NASViT (Gong et al., ICLR 2022)."""

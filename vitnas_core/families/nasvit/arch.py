@@ -1,0 +1,272 @@
+"""NASViT's choices, and what its networks cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ...costs.algebra import NOTHING, Count, add, attention, conv, depthwise, grid, last_stage, linear, norm, table, total
+from ...errors import ArchError, SpaceError
+from ...spaces.arch import Choices as Values
+from ...spaces.arch import Stage
+from ...spaces.grammar import ChoiceSpace
+from ...spaces.schema import NetworkRecord, Record, Schema, StageRecord, flag, parts, whole
+from ...spaces.space import SearchSpace
+from ...utils import checks
+
+HEAD_DIM = 8
+"""Channels of a head's queries and keys (paper, App. B.1)."""
+VALUE_RATIO = 4
+"""Channels of values over those of queries."""
+
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class StemChoices(StageRecord):
+    """The first convolution."""
+
+    width: int = whole()
+
+
+@dataclass(frozen=True, eq=False)
+class ConvChoices(StageRecord):
+    """A stage of MBConvs."""
+
+    width: int = whole()
+    kernel_size: int = whole()
+    expand_ratio: int = whole()
+    stride: int = whole('same', options=(1, 2))
+    se: bool = flag()
+
+    def check(self) -> None:
+        """Refuse filters without a centre."""
+        if self.kernel_size % 2 == 0:
+            raise ArchError(f'.kernel_size should be odd, but got {self.kernel_size}')
+
+    @property
+    def depth(self) -> int:
+        """How many layers there are, the first always an MBConv."""
+        return len(self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
+class TransformerChoices(ConvChoices):
+    """An MBConv and transformer layers."""
+
+    mlp_ratio: int = whole()
+    num_windows: int = whole('free')
+
+    def check(self) -> None:
+        """Refuse windows that are no square of windows, and widths that heads do not divide."""
+        super().check()
+        if math.isqrt(self.num_windows) ** 2 != self.num_windows:
+            raise ArchError(
+                f'.num_windows should be a square, as many in a row as in a column, but got {self.num_windows}'
+            )
+        if self.width % HEAD_DIM:
+            raise ArchError(f'.width of a transformer stage should be a multiple of {HEAD_DIM}, but got {self.width}')
+
+
+@dataclass(frozen=True, eq=False)
+class HeadChoices(StageRecord):
+    """MBPool, the last stage."""
+
+    width: int = whole()
+    expand_ratio: int = whole()
+
+
+@dataclass(frozen=True, eq=False)
+class Choices(NetworkRecord):
+    """A network: a stem, stages, and MBPool last.
+
+    Args:
+        resolution: Side to which a classifier resizes images.
+    """
+
+    resolution: int = whole()
+    stages: tuple[Any, ...] = parts()
+
+    def maps(self, size: Size) -> list[Size]:
+        """Rows and columns of the maps of all stages but the last."""
+        sizes = [grid(size, 2)]
+        for stage in self.stages[1:-1]:
+            sizes.append(grid(sizes[-1], stage.stride))
+        return sizes
+
+    def reach(self, s: int, window_size: int | None) -> int:
+        """For how many rows and columns a stage stores relative positions."""
+        return window_size or self.maps((self.resolution, self.resolution))[s][0]
+
+
+class _Schema(Schema):
+    """The kind of a stage goes by its place, and by whether it has an MLP."""
+
+    def stage_type(self, stages: int, s: int, choices: Values | ChoiceSpace) -> type[StageRecord]:
+        """Stem, head, convolutions or transformers."""
+        if s == 0:
+            return StemChoices
+        if s == stages - 1:
+            return HeadChoices
+        names = [name for name, _ in choices.options] if isinstance(choices, ChoiceSpace) else choices
+        return TransformerChoices if 'mlp_ratio' in names or 'num_windows' in names else ConvChoices
+
+    def check_count(self, kind: type[StageRecord], stage: Stage) -> None:
+        """A stem and a head have no blocks, other stages at least one."""
+        if kind in (StemChoices, HeadChoices):
+            if stage.blocks:
+                raise ArchError(f'.blocks has {len(stage.blocks)} entries; stem and head have none')
+        elif not stage.blocks:
+            raise ArchError('.blocks should be at least one, each without choices of its own')
+
+    def check(self, network: Any) -> None:
+        """Refuse what has no stage between stem and head."""
+        if len(network.stages) < 3:
+            raise ArchError(f'stages has {len(network.stages)} entries; NASViT has a stem, stages and a head')
+
+    def check_space(self, space: SearchSpace) -> None:
+        """Refuse also a ratio of 1, which is an MBConv without an expansion, beside others."""
+        super().check_space(space)
+        for s, stage in enumerate(space.stages):
+            options = dict(stage.choices.options).get('expand_ratio', ())
+            if 1 in options and len(options) > 1:
+                raise SpaceError(
+                    f'stages[{s}].expand_ratio of the NASViT space should be 1 or larger numbers, but got '
+                    f'{list(options)}'
+                )
+
+
+SCHEMA = _Schema('nasvit', 'NASViT', Choices)
+
+
+def rounded(channels: float) -> int:
+    """The multiple of 8 that is nearest, but not below nine tenths (MobileNet's rule)."""
+    nearest = max(8, int(channels + 4) // 8 * 8)
+    return nearest + 8 if nearest < 0.9 * channels else nearest
+
+
+def hidden_width(channels: int, expand_ratio: int) -> int:
+    """Channels between the two convolutions of an MBConv; without an expansion those that come in."""
+    return channels if expand_ratio == 1 else rounded(channels * expand_ratio)
+
+
+def squeezed_width(hidden: int) -> int:
+    """Channels between the two layers of squeeze and excitation."""
+    return rounded(hidden // 4)
+
+
+def window_side(size: Size, num_windows: int, window_size: int | None) -> int | None:
+    """Side of attention's windows on a map: given, or such that there are so many; None where all tokens attend."""
+    if window_size is not None:
+        return window_size
+    return None if num_windows == 1 else -(-min(size) // math.isqrt(num_windows))
+
+
+def check_window(name: str, size: int | None) -> int | None:
+    """Check the side of windows.
+
+    Raises:
+        VitnasError: It is not a whole number above 0.
+    """
+    return None if size is None else checks.whole(name, size)
+
+
+def cost(
+    network: Choices,
+    size: Size,
+    num_classes: int,
+    *,
+    out_indices: Sequence[int] | None,
+    window_size: int | None,
+    scaling: bool,
+    official: bool,
+) -> Count:
+    """The convention that gives the paper's numbers: convolutions, linear layers, attention and the mixing of heads.
+
+    A classifier, without ``out_indices``, resizes images and has MBPool.
+    """
+    stem, *middle, head = network.stages
+    if out_indices is None:
+        size, last = (network.resolution, network.resolution), len(network.stages) - 1
+    else:
+        last = last_stage(checks.stage_indices('out_indices', out_indices, 1 + len(middle)), 1 + len(middle))
+    maps, reaches = network.maps(size), network.maps((network.resolution, network.resolution))
+    counted, before = [[conv(3, stem.width, 3, math.prod(maps[0]), bias=False), norm(stem.width)]], stem.width
+    for s, stage in enumerate(middle, 1):
+        reach = window_size or reaches[s][0]
+        counted.append([stage_cost(stage, before, maps[s - 1], reach, window_size, scaling, official)])
+        before = stage.width
+    if out_indices is None:
+        hidden = hidden_width(before, head.expand_ratio)
+        pool = [conv(before, hidden, 1, math.prod(maps[-1]), bias=False), norm(hidden)]
+        counted.append([*pool, linear(hidden, head.width, bias=False)])
+        return total(counted, last, head.width, num_classes)
+    return total(counted, last, network.stages[last].width, num_classes)
+
+
+@lru_cache(maxsize=65536)
+def stage_cost(
+    stage: ConvChoices, channels: int, size: Size, reach: int, window_size: int | None, scaling: bool, official: bool
+) -> Count:
+    """The cost of a stage.
+
+    Args:
+        stage: Its choices.
+        channels: Channels that come in.
+        size: Rows and columns that come in.
+        reach: For how many rows and columns relative positions are stored.
+        window_size: Side of windows instead of those that the architecture has.
+        scaling: Whether there are scaling vectors.
+        official: Whether windows end the convolution of values, too.
+    """
+    first, size = _mbconv(stage, channels, size, stage.stride), grid(size, stage.stride)
+    if isinstance(stage, TransformerChoices):
+        more = _layer(stage, size, reach, window_size, scaling, official)
+    else:
+        more = _mbconv(stage, stage.width, size, 1)
+    return add(first, *[more] * (stage.depth - 1))
+
+
+def _mbconv(stage: ConvChoices, channels: int, size: Size, stride: int) -> Count:
+    hidden, width = hidden_width(channels, stage.expand_ratio), stage.width
+    pixels, after = math.prod(size), math.prod(grid(size, stride))
+    squeezed = squeezed_width(hidden)
+    return add(
+        add(conv(channels, hidden, 1, pixels, bias=False), norm(hidden)) if stage.expand_ratio != 1 else NOTHING,
+        depthwise(hidden, stage.kernel_size, after, bias=False),
+        norm(hidden),
+        add(linear(hidden, squeezed), linear(squeezed, hidden)) if stage.se else NOTHING,
+        conv(hidden, width, 1, after, bias=False),
+        norm(width),
+        conv(channels, width, 1, after, bias=False) if channels != width else NOTHING,
+    )
+
+
+def _layer(
+    stage: TransformerChoices, size: Size, reach: int, window_size: int | None, scaling: bool, official: bool
+) -> Count:
+    """A transformer layer: attention with mixed heads and convolved values, and two MLPs."""
+    width, heads = stage.width, stage.width // HEAD_DIM
+    hidden, values = stage.mlp_ratio * width, VALUE_RATIO * width
+    tokens = padded = within = math.prod(size)
+    side = window_side(size, stage.num_windows, window_size)
+    if side is not None:
+        side = min(side, *size)
+        padded, within = math.prod(grid(size, side)) * side * side, side * side
+    mlp = add(norm(width), linear(width, hidden, tokens), linear(hidden, width, tokens))
+    return add(
+        norm(width),
+        linear(width, 2 * width + values, tokens),
+        depthwise(values, 3, padded if official else tokens, bias=False),
+        attention(width, padded, within, values),
+        table(heads, 2 * reach - 1, 2 * reach - 1),
+        linear(heads, heads, padded * within),
+        linear(heads, heads, padded * within),
+        linear(values, width, tokens),
+        mlp,
+        mlp,
+        table(2, width) if scaling else NOTHING,
+    )

@@ -1,0 +1,105 @@
+"""S3's choices, and what its networks cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...costs.algebra import (
+    NOTHING,
+    Count,
+    add,
+    attention,
+    conv,
+    last_stage,
+    linear,
+    norm,
+    padded_tokens,
+    stage_maps,
+    table,
+    total,
+)
+from ...spaces.schema import NetworkRecord, Record, Schema, StageRecord, parts, ratio, units, whole
+from ...utils.checks import stage_indices
+
+HEAD_DIM = 32
+"""Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockChoices(Record):
+    """A block; the weights of its windows are tables of biases, which depend on the settings."""
+
+    num_heads: int = whole()
+    mlp_ratio: float = ratio('embed_dim')
+    window_size: int = whole('free')
+
+
+@dataclass(frozen=True, eq=False)
+class StageChoices(StageRecord):
+    """A stage."""
+
+    embed_dim: int = whole()
+    blocks: tuple[BlockChoices, ...] = parts()
+
+
+@dataclass(frozen=True, eq=False)
+class Choices(NetworkRecord):
+    """A network."""
+
+    stages: tuple[StageChoices, ...] = parts()
+
+
+SCHEMA = Schema('s3', 'S3', Choices, StageChoices, BlockChoices)
+
+
+def cost(
+    network: Choices,
+    size: tuple[int, int],
+    num_classes: int,
+    *,
+    img_size: tuple[int, int],
+    patch_size: int,
+    out_indices: Sequence[int],
+    scaling: bool,
+) -> Count:
+    """The convention that fits the paper's figures best: convolutions, linear layers, the two products of attention.
+
+    Tokens that pad a map to whole windows count where they are computed.
+    """
+    stages = network.stages
+    indices = stage_indices('out_indices', out_indices, len(stages))
+    outs, last = {index % len(stages) for index in indices}, indices[-1] % len(stages)
+    maps, stored = (stage_maps(side, patch_size, len(stages)) for side in (size, img_size))
+    counted, before = [], 0
+    for s, (stage, (rows, columns)) in enumerate(zip(stages, maps)):
+        width, tokens, side = stage.embed_dim, rows * columns, min(stored[s])
+        if s:  # a norm over the four tokens of a cell, and the merging
+            entry = [norm(4 * before), linear(4 * before, width, tokens, bias=False)]
+        else:
+            entry = [conv(3, width, patch_size, tokens), norm(width)]
+        blocks = [block_cost(block, width, (rows, columns), side, scaling) for block in stage.blocks]
+        counted.append([*entry, *blocks, norm(width) if s in outs else NOTHING])
+        before = width
+    return total(counted, last_stage(indices, len(stages)), stages[last].embed_dim, num_classes)
+
+
+@lru_cache(maxsize=65536)
+def block_cost(block: BlockChoices, width: int, size: tuple[int, int], side: int, scaling: bool) -> Count:
+    """The cost of a block on a map of a size; ``side`` is that of the map for which its table is stored."""
+    stored = min(block.window_size, side)
+    window, tokens = min(stored, *size), size[0] * size[1]
+    padded = padded_tokens(size, window)
+    inner, hidden = HEAD_DIM * block.num_heads, units(width, block.mlp_ratio)
+    return add(
+        norm(width),
+        linear(width, 3 * inner, padded),
+        attention(inner, padded, window * window),
+        table(2 * stored - 1, 2 * stored - 1, block.num_heads),
+        linear(inner, width, tokens),
+        norm(width),
+        linear(width, hidden, tokens),
+        linear(hidden, width, tokens),
+        table(2, width) if scaling else NOTHING,
+    )

@@ -1,0 +1,165 @@
+"""S3: a four-stage transformer with shifted windows, elastic in every dimension of its paper (Chen et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import cast
+
+from torch import Tensor, nn
+
+from ...backbones.module import ArchRef, SpaceRef
+from ...backbones.staged import StagedBackbone
+from ...costs.algebra import stage_maps
+from ...elastic import Axis, RelativeBias, SwitchableScale, WindowTables
+from ...errors import ArchError
+from ...registry import MODELS
+from ...spaces import ChoiceSpace
+from ...utils import checks
+from .arch import SCHEMA, Choices, cost, units
+from .layers import Block, PatchEmbedding, PatchMerging, Stage
+
+BIASES = ('shared', 'per-window')
+"""What ``bias`` of an S3 may be."""
+
+
+@MODELS.register_module()
+class S3(StagedBackbone):
+    """S3 (AutoFormerV2), elastic (``space=``) or fixed (``arch=``).
+
+    Any image size: sides are padded to the patch size with zeros, maps to whole windows with tokens that nothing
+    attends to, and to even sides before they are merged. A window that is larger than its map is clamped to it.
+
+    Args:
+        arch: A fixed architecture: a zoo name (``'s3-t'``), a file, or the data.
+        space: A search space, likewise. Exactly one of the two is given.
+        img_size: Image side for which bias tables are stored: a window that is larger than its map there is clamped
+            for good, as in the published networks. Defaults to 224.
+        patch_size: Side of a patch. Defaults to 4.
+        bias: ``'shared'``: the bias table of a block's largest window serves its smaller ones by its centre; or
+            ``'per-window'``: one table per window size. The paper does not say; shared is the entanglement of weights that
+            it takes over from AutoFormer, and lets every step train what all windows use. Defaults to ``'shared'``.
+        out_indices: After which stages features are returned, each behind a norm of its own; negative ones count
+            from the last. Stages behind the last of them do not run. Defaults to (-1,).
+        scaling: Whether branches are scaled by vectors that architectures of other widths do not share (NASViT,
+            Sec. 3). Defaults to False.
+        sharing: Which channels, heads and hidden units narrower architectures use: ``'ordinal'``, the first ones;
+            ``'bilateral'``, from both ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'ordinal'``.
+        attn_drop_rate: Dropout of attention weights. Defaults to 0.
+        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
+        init_cfg: As everywhere in mm. Defaults to None.
+
+    Raises:
+        VitnasError: An argument is none of the above, or the space is not S3's.
+    """
+
+    schema = SCHEMA
+    cost_of = staticmethod(cost)
+    checks = {'bias': partial(checks.one_of, options=BIASES)}
+    weight_settings = ('patch_size', 'bias', 'scaling')
+
+    def __init__(
+        self,
+        arch: ArchRef | None = None,
+        space: SpaceRef | None = None,
+        img_size: int | tuple[int, int] = 224,
+        patch_size: int = 4,
+        bias: str = 'shared',
+        out_indices: tuple[int, ...] = (-1,),
+        scaling: bool = False,
+        sharing: str = 'ordinal',
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(locals())
+        self.begin_stages()
+        self.patch_embed = PatchEmbedding(self.embeds[0], patch_size)
+        self.stages = nn.ModuleList(self._build_stage(s) for s in range(len(self.embeds)))
+        self.add_norms(patch_size)
+        self._init_parameters()
+        self.set_arch(self.space.largest())
+
+    def _build_stage(self, s: int) -> Stage:
+        """The modules of a stage."""
+        embed, stage, settings = self.embeds[s], self.space.stages[s], self.settings
+        widths = stage.choices.values_of('embed_dim')
+        side = min(stage_maps(settings['img_size'], settings['patch_size'], len(self.embeds))[s])
+        blocks = []
+        for b, (choices, rate) in enumerate(zip(stage.blocks, self.drop_path_rates()[s])):
+            assert choices is not None
+            ratios = choices.values_of('mlp_ratio')
+            block = Block(
+                embed,
+                heads=self.axis(choices.values_of('num_heads'), sortable=True),
+                hidden=self.axis([units(width, ratio) for width in widths for ratio in ratios], sortable=True),
+                drop_path=rate,
+                scaled=widths if settings['scaling'] else None,
+                sizes=self._table_sizes(choices, side),
+                side=side,
+                shifted=b % 2 == 1,
+                shared=settings['bias'] == 'shared',
+                drop=settings['attn_drop_rate'],
+            )
+            blocks.append(block)
+        return Stage(PatchMerging(self.embeds[s - 1], embed) if s else None, blocks)
+
+    def _table_sizes(self, choices: ChoiceSpace, side: int) -> list[int]:
+        """Window sizes of a block that need a table, clamped to the side of its map."""
+        sizes = {min(int(size), side) for size in choices.values_of('window_size')}
+        return [max(sizes)] if self.settings['bias'] == 'shared' else sorted(sizes)
+
+    def _init_parameters(self) -> None:
+        """As published: truncated normal for linear layers and tables; torch's default for the convolution."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, RelativeBias):
+                for table in module.tables.values():
+                    nn.init.trunc_normal_(table, std=0.02)
+
+    def check_weights(self, network: Choices) -> None:
+        """Refuse windows without a table, and widths without scaling vectors."""
+        for s, (stage, ours) in enumerate(zip(network.stages, self._stages)):
+            for b, (choices, block) in enumerate(zip(stage.blocks, ours.items)):
+                SwitchableScale.check(block.scale_mlp, f'stages[{s}].embed_dim', stage.embed_dim)
+                if not block.attn.serves(choices.window_size):
+                    raise ArchError(
+                        f'stages[{s}].blocks[{b}].window_size is {choices.window_size}; the weights have '
+                        f'{block.attn.bias.offers}'
+                    )
+
+    def widths(self, network: Choices) -> Iterator[tuple[Axis, int]]:
+        """The tokens of each stage, and heads and hidden units of each block."""
+        for stage, embed, ours in zip(network.stages, self.embeds, self._stages):
+            yield embed, stage.embed_dim
+            for choices, block in zip(stage.blocks, ours.items):
+                yield block.heads, choices.num_heads
+                yield block.hidden, units(stage.embed_dim, choices.mlp_ratio)
+
+    def why_not_masked(self) -> str:
+        """Scaling vectors, of which each width has its own, and channels that are not the first ones."""
+        for name, value in dict(scaling=False, sharing='ordinal').items():
+            if self.settings[name] != value:
+                return f'S3 cannot share a masked pass among architectures with {name}={self.settings[name]!r}'
+        return ''
+
+    def run(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Images (B, 3, H, W) → features, at full width with zeros in inactive channels."""
+        x, common = self.patch_embed(x), WindowTables(x.device)
+        outs: dict[int, Tensor] = {}
+        for s, stage in enumerate(self._stages[: max(self.outs) + 1]):
+            if stage.merging is not None:
+                x = stage.merging(x)
+            for b, block in enumerate(stage.items):
+                x = self.active.pass_block(block, s, b, x, self.active.value(s, b, 'window_size'), common)
+            if s in self.outs:
+                features = self.out_norm(s)(x).permute(0, 3, 1, 2)
+                outs[s] = self.embeds[s].pad(features, 1).contiguous()
+        return tuple(outs[s] for s in self.outs)
+
+    @property
+    def _stages(self) -> list[Stage]:
+        return cast('list[Stage]', list(self.stages))

@@ -1,0 +1,178 @@
+"""What S3's stages are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...elastic import (
+    Axis,
+    DropPath,
+    ElasticConv2d,
+    ElasticLayerNorm,
+    ElasticLinear,
+    RelativeBias,
+    SwitchableScale,
+    Windows,
+    WindowTables,
+    attend,
+)
+from .arch import HEAD_DIM
+
+
+class WindowAttention(nn.Module):
+    """Multi-head self-attention inside windows, with a bias for relative positions.
+
+    Rows of ``qkv`` keep q, k and v of a head together, heads one after another, so that any number of heads is a
+    prefix; so are the offsets of a smaller window in the bias table.
+
+    Args:
+        embed: Axis of the tokens.
+        heads: Axis of the heads.
+        sizes: Window sizes that have a table.
+        side: Side of the map that windows are clamped to for good.
+        shifted: Whether windows are shifted by half their size where the map is larger than they are.
+        shared: One bias table for all window sizes, or one each.
+        drop: Dropout of the attention weights.
+    """
+
+    def __init__(
+        self, embed: Axis, heads: Axis, sizes: Sequence[int], side: int, shifted: bool, shared: bool, drop: float
+    ) -> None:
+        super().__init__()
+        self.side, self.shifted, self.drop = side, shifted, drop
+        self.qkv = ElasticLinear(embed, heads.times(3 * HEAD_DIM), normed=True)
+        self.bias = RelativeBias(sizes, heads, shared)
+        self.proj = ElasticLinear(heads.times(HEAD_DIM), embed)
+
+    def serves(self, size: int) -> bool:
+        """Whether there is a table for a window size."""
+        return self.bias.serves(min(size, self.side))
+
+    def forward(self, x: Tensor, size: int | Sequence[int], common: WindowTables) -> Tensor:
+        """(B, H, W, E) → (B, H, W, E), in windows of a size, or of one size per sample."""
+        if isinstance(size, int):
+            return self.proj(self._attend(x, size, common))
+        groups: dict[int, list[int]] = {}
+        for row, own in enumerate(size):
+            groups.setdefault(own, []).append(row)
+        indices = [torch.tensor(rows, device=x.device) for rows in groups.values()]
+        found = [self._attend(x[rows], own, common) for own, rows in zip(groups, indices)]
+        return self.proj(torch.cat(found)[torch.cat(indices).argsort()])
+
+    def _attend(self, x: Tensor, size: int, common: WindowTables) -> Tensor:
+        """(B, H, W, E) → what the heads gather, (B, H, W, heads · 32)."""
+        size = min(size, self.side)
+        windows = Windows.of(x.shape[1], x.shape[2], size, self.shifted)
+        qkv = self.qkv(windows.enter(x))
+        heads = qkv.shape[-1] // (3 * HEAD_DIM)
+        qkv = windows.split(qkv.unflatten(-1, (heads, 3, HEAD_DIM)))  # (3, B, windows, heads, tokens, 32)
+        bias = self.bias(size, windows, heads, common)
+        mask = common.mask(windows, bias.dtype)
+        # Dimensions are folded so that the bias broadcasts: (B · windows, heads, …), or (B, windows · heads, …) where it
+        # differs from window to window; it never grows with the batch.
+        bias = bias if mask is None else (bias + mask).flatten(0, 1)
+        q, k, v = (qkv.flatten(1, 2) if mask is None else qkv.flatten(2, 3)).unbind(0)
+        out = attend(q, k, v, self.drop if self.training else 0.0, HEAD_DIM**-0.5, bias)
+        return windows.join(out.view(qkv.shape[1:]))
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block: attention in windows and MLP, each with a residual.
+
+    Args:
+        embed: Axis of the tokens.
+        heads: Axis of the heads.
+        hidden: Axis of the hidden units.
+        drop_path: Chance that a sample skips a branch.
+        scaled: Widths with scaling vectors of their own; None for no scaling.
+        **attention: Further arguments of :class:`WindowAttention`.
+    """
+
+    def __init__(
+        self, embed: Axis, heads: Axis, hidden: Axis, drop_path: float, scaled: list[int] | None, **attention: Any
+    ) -> None:
+        super().__init__()
+        self.heads, self.hidden = heads, hidden
+        self.norm1 = ElasticLayerNorm(embed)
+        self.attn = WindowAttention(embed, heads, **attention)
+        self.norm2 = ElasticLayerNorm(embed)
+        self.fc1 = ElasticLinear(embed, hidden, normed=True)
+        self.fc2 = ElasticLinear(hidden, embed)
+        self.scale_attn, self.scale_mlp = SwitchableScale.pair(scaled)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, size: int | Sequence[int], common: WindowTables) -> Tensor:
+        """(B, H, W, E) → (B, H, W, E), in windows of a size, or of one size per sample."""
+        x = x + self.drop_path(self.scale_attn(self.attn(self.norm1(x), size, common)))
+        return x + self.drop_path(self.scale_mlp(self.fc2(F.gelu(self.fc1(self.norm2(x))))))
+
+
+class PatchEmbedding(nn.Module):
+    """Patches to tokens: a convolution without overlap, and a norm.
+
+    Args:
+        embed: Axis of the tokens.
+        patch_size: Side of a patch.
+    """
+
+    def __init__(self, embed: Axis, patch_size: int) -> None:
+        super().__init__()
+        self.proj = ElasticConv2d(3, embed, patch_size, patch_size)
+        self.norm = ElasticLayerNorm(embed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W), padded to whole patches → (B, H', W', E)."""
+        right, bottom = (-side % self.proj.stride[0] for side in (x.shape[3], x.shape[2]))
+        if right or bottom:
+            x = F.pad(x, (0, right, 0, bottom))
+        return self.norm(self.proj(x).permute(0, 2, 3, 1))
+
+
+class PatchMerging(nn.Module):
+    """Each 2 × 2 cell to one token: a norm over its four tokens together, and a linear layer.
+
+    The four values of a channel stand together (row by row), so that the first channels of all four tokens are the
+    first inputs. The published layout has four groups of all channels, column by column.
+
+    Args:
+        embed: Axis of the tokens.
+        out: Axis of the tokens of the next stage.
+    """
+
+    def __init__(self, embed: Axis, out: Axis) -> None:
+        super().__init__()
+        cells = embed.times(4)
+        self.norm = ElasticLayerNorm(cells)
+        self.reduction = ElasticLinear(cells, out, bias=False, normed=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, E), padded to even sides → (B, H / 2, W / 2, out)."""
+        if x.shape[1] % 2 or x.shape[2] % 2:
+            x = F.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
+        cells = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2)).permute(0, 1, 3, 2, 4, 5).flatten(3, 4)
+        # Two copies, tokens to cells and cells to channels, take less than half as long as one that does both.
+        return self.reduction(self.norm(cells.transpose(3, 4).flatten(3)))
+
+
+class Stage(nn.Module):
+    """The blocks of one width, and the merging that leads to it.
+
+    Args:
+        merging: What comes before the blocks; the first stage has none.
+        blocks: The blocks.
+    """
+
+    def __init__(self, merging: PatchMerging | None, blocks: Sequence[Block]) -> None:
+        super().__init__()
+        self.merging = merging
+        self.blocks = nn.ModuleList(blocks)
+
+    @property
+    def items(self) -> list[Block]:
+        """The blocks."""
+        return cast('list[Block]', list(self.blocks))

@@ -1,0 +1,302 @@
+"""ViT-Res: a three-stage transformer with residual spatial reductions, elastic as in ViT-ResNAS (Liao et al., 2021)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...backbones.depths import position_weights
+from ...backbones.module import ArchRef, SpaceRef
+from ...backbones.staged import StagedBackbone
+from ...backbones.tokens import as_map, as_tokens, format_tokens
+from ...costs.algebra import stage_maps
+from ...elastic import (
+    Axis,
+    DropPath,
+    ElasticConv2d,
+    ElasticLayerNorm,
+    ElasticLinear,
+    PositionTable,
+    attend,
+    keep,
+    resize_positions,
+)
+from ...registry import MODELS
+from .arch import PATCH, SCHEMA, STEM, STRIDE, Choices, cost
+
+EPS = 1e-6
+"""Of every layer norm."""
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention; its inner width is free of that of the tokens.
+
+    Rows of ``qkv`` keep q, k and v of a head together, heads one after another, so that any number of heads is a
+    prefix.
+
+    Args:
+        embed: Axis of the tokens.
+        heads: Axis of the heads.
+        head_dim: Size of a head.
+        drop: Dropout of the attention weights.
+    """
+
+    def __init__(self, embed: Axis, heads: Axis, head_dim: int, drop: float) -> None:
+        super().__init__()
+        self.head_dim, self.drop = head_dim, drop
+        self.qkv = ElasticLinear(embed, heads.times(3 * head_dim), normed=True)
+        self.proj = ElasticLinear(heads.times(head_dim), embed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, E) → (B, N, E)."""
+        q, k, v = self.qkv(x).unflatten(-1, (-1, 3, self.head_dim)).permute(3, 0, 2, 1, 4).unbind(0)
+        out = attend(q, k, v, self.drop if self.training else 0.0)
+        return self.proj(out.transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block: attention and MLP, each with a residual.
+
+    Args:
+        embed: Axis of the tokens.
+        heads: Axis of the heads.
+        hidden: Axis of the hidden units.
+        head_dim: Size of a head.
+        drop: Dropout of the attention weights.
+        drop_path: Chance that a sample skips a branch.
+    """
+
+    def __init__(
+        self, embed: Axis, heads: Axis, hidden: Axis, head_dim: int, drop: float, drop_path: float
+    ) -> None:
+        super().__init__()
+        self.heads, self.hidden = heads, hidden
+        self.norm1 = ElasticLayerNorm(embed, EPS)
+        self.attn = Attention(embed, heads, head_dim, drop)
+        self.norm2 = ElasticLayerNorm(embed, EPS)
+        self.fc1 = ElasticLinear(embed, hidden, normed=True)
+        self.fc2 = ElasticLinear(hidden, embed)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, E) → (B, N, E)."""
+        x = x + self.drop_path(self.attn(self.norm1(x)))
+        return x + self.drop_path(self.fc2(F.gelu(self.fc1(self.norm2(x)))))
+
+
+class Stem(nn.Module):
+    """Image to tokens: three convolutions at half the size, the first added to the third, then patches of 7 × 7.
+
+    Args:
+        embed: Axis of the tokens.
+    """
+
+    def __init__(self, embed: Axis) -> None:
+        super().__init__()
+        for i, (channels, stride) in enumerate(((3, 2), (STEM, 1), (STEM, 1)), 1):
+            conv = nn.Conv2d(channels, STEM, 3, stride, padding=1, bias=False)
+            self.add_module(f'conv{i}', nn.Sequential(conv, nn.BatchNorm2d(STEM), nn.ReLU()))
+        self.proj = ElasticConv2d(STEM, embed, PATCH, PATCH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W), padded to whole patches with zeros → (B, 24, H / 2, W / 2), for ``proj``."""
+        bottom, right = (-side % STRIDE for side in x.shape[-2:])
+        if bottom or right:
+            x = F.pad(x, (0, right, 0, bottom))
+        first = self.get_submodule('conv1')(x)
+        return first + self.get_submodule('conv3')(self.get_submodule('conv2')(first))
+
+
+class Reduction(nn.Module):
+    """Residual spatial reduction: half the rows and columns, more channels.
+
+    The residual branch normalises all tokens and sends patches through a strided convolution, to which new positions
+    are added, and the class token through a linear layer. The main branch averages 2 × 2 patches, keeps the class
+    token, and fills up the new channels with zeros. At an odd side the last cells average the patches that there are.
+
+    Args:
+        embed: Axis of the tokens.
+        out: Axis of the tokens of the next stage.
+        grid: Rows and columns of the next stage for which positions are stored.
+        shortcut: Whether there is a main branch.
+    """
+
+    def __init__(self, embed: Axis, out: Axis, grid: tuple[int, int], shortcut: bool) -> None:
+        super().__init__()
+        self.grid, self.shortcut = grid, shortcut
+        self.norm = ElasticLayerNorm(embed, EPS)
+        self.conv = ElasticConv2d(embed, out, 3, 2, padding=1)
+        self.token = ElasticLinear(embed, out, normed=True)
+        self.pos_embed = nn.Parameter(torch.zeros(1, grid[0] * grid[1], out.most))
+
+    def forward(self, x: Tensor, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
+        """(B, 1 + h·w, E) and (h, w) → the same of the next stage."""
+        normed = self.norm(x)
+        maps = self.conv(as_map(normed[:, 1:], size))
+        width, rows, columns = maps.shape[1:]
+        table = resize_positions(self.pos_embed[..., :width], self.grid, (rows, columns))
+        out = torch.cat([self.token(normed[:, :1]), as_tokens(maps) + table], 1)
+        if self.shortcut:
+            x = keep(x, self.norm.axis.mask)
+            pooled = F.avg_pool2d(as_map(x[:, 1:], size), 2, ceil_mode=True)
+            short, missing = torch.cat([x[:, :1], as_tokens(pooled)], 1), width - x.shape[2]
+            out = out + (F.pad(short, (0, missing)) if missing else short)
+        return out, (rows, columns)
+
+
+class Stage(nn.Module):
+    """The blocks of one width, and the reduction that leads to it.
+
+    Args:
+        reduction: What comes before the blocks; the first stage has none.
+        blocks: The blocks; an identity where one is absent for good.
+    """
+
+    def __init__(self, reduction: Reduction | None, blocks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.reduction = reduction
+        self.blocks = nn.ModuleList(blocks)
+
+
+@MODELS.register_module()
+class ViTRes(StagedBackbone):
+    """ViT-Res (arXiv 2109.00642), elastic (``space=``) or fixed (``arch=``).
+
+    Strides are 14, 28 and 56. Any image size: sides are padded to multiples of 14 with zeros, positions are
+    interpolated, and a reduction halves odd sides upwards.
+
+    Args:
+        arch: A fixed architecture: a zoo name (``'vit-resnas-tiny'``), a file, or the data.
+        space: A search space, likewise. Exactly one of the two is given.
+        img_size: Image side for which positions are stored. Defaults to 224.
+        out_indices: After which stages features are returned, each behind a norm of its own; negative ones count
+            from the last. Stages behind the last of them do not run. Defaults to (-1,).
+        out_type: ``'featmap'`` (B, C, H, W), ``'avg_featmap'`` (the mean over patches) or ``'cls_token'`` (B, C), or
+            ``'raw'`` (B, 1 + H·W, C). Defaults to ``'featmap'``.
+        shortcut: Whether reductions have a main branch; without it they are the plain ones that the paper compares
+            with. Defaults to True.
+        attn_drop_rate: Dropout of attention weights. Defaults to 0.
+        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
+        init_cfg: As everywhere in mm. Defaults to None.
+
+    Raises:
+        VitnasError: An argument is none of the above, or the space is not ViT-Res's.
+    """
+
+    schema = SCHEMA
+    cost_of = staticmethod(cost)
+    weight_settings = ('shortcut',)
+    global_pool = 'token'
+
+    def __init__(
+        self,
+        arch: ArchRef | None = None,
+        space: SpaceRef | None = None,
+        img_size: int | tuple[int, int] = 224,
+        out_indices: tuple[int, ...] = (-1,),
+        out_type: str = 'featmap',
+        shortcut: bool = True,
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(locals())
+        self.begin_stages()
+        self.out_type = out_type
+        first, self._grids = self.embeds[0], self._grids_of(self.settings['img_size'])
+        self.patch_embed = Stem(first)
+        self.cls_token = self.table(1, 1, first)
+        self.pos_embed = self.table(1, 1 + math.prod(self._grids[0]), first)
+        self.stages = nn.ModuleList(self._build_stage(s) for s in range(len(self.embeds)))
+        self.add_norms(STRIDE, EPS)
+        for s, grid in enumerate(self._grids):
+            name = f'stages.{s}.reduction.pos_embed' if s else 'pos_embed'
+            self.positions[name] = PositionTable(grid, partial(self._grid_of, s), tokens=int(s == 0))
+        self._init_parameters()
+        self.set_arch(self.space.largest())
+
+    def _grids_of(self, img_size: tuple[int, int]) -> list[tuple[int, int]]:
+        return stage_maps(img_size, STRIDE, len(self.embeds))
+
+    def _grid_of(self, s: int, img_size: tuple[int, int]) -> tuple[int, int]:
+        return self._grids_of(img_size)[s]
+
+    def _build_stage(self, s: int) -> Stage:
+        """The modules of a stage."""
+        embed, stage, settings = self.embeds[s], self.space.stages[s], self.settings
+        (head_dim,) = stage.choices.values_of('head_dim')
+        blocks: list[nn.Module] = [
+            nn.Identity()
+            if choices is None
+            else Block(
+                embed,
+                heads=self.axis(choices.values_of('num_heads'), sortable=True),
+                hidden=self.axis(choices.values_of('hidden_dim'), sortable=True),
+                head_dim=head_dim,
+                drop=settings['attn_drop_rate'],
+                drop_path=rate,
+            )
+            for choices, rate in zip(stage.blocks, self.drop_path_rates()[s])
+        ]
+        reduction = Reduction(self.embeds[s - 1], embed, self._grids[s], settings['shortcut']) if s else None
+        return Stage(reduction, blocks)
+
+    def _init_parameters(self) -> None:
+        """Truncated normal for linear layers, tokens and positions; torch's default for convolutions."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+        positions = position_weights(self)
+        for name, parameter in self.named_parameters():  # in their order: a set has none
+            if name in positions:
+                nn.init.trunc_normal_(parameter, std=0.02)
+
+    def widths(self, network: Choices) -> Iterator[tuple[Axis, int]]:
+        """The tokens of each stage, and heads and hidden units of each block."""
+        for stage, embed, blocks in zip(network.stages, self.embeds, self.stage_blocks()):
+            yield embed, stage.embed_dim
+            for choices, block in zip(stage.blocks, blocks):
+                if choices is not None:
+                    assert isinstance(block, Block)
+                    yield block.heads, choices.num_heads
+                    yield block.hidden, choices.hidden_dim
+
+    def entry_modules(self) -> tuple[nn.Module, ...]:
+        """The convolutions of the stem, up to the patches; batch norms there see all samples of a mixed batch."""
+        return tuple(self.patch_embed.get_submodule(f'conv{i}') for i in (1, 2, 3))
+
+    def entry(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) → what the stem's convolutions make of it, (B, 24, H / 2, W / 2)."""
+        return self.patch_embed(x)
+
+    def run(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What the stem made → features, at full width with zeros in inactive channels."""
+        x, size = self._embed(x)
+        outs: dict[int, Tensor] = {}
+        for s, stage in enumerate(self._stages[: max(self.outs) + 1]):
+            if stage.reduction is not None:
+                x, size = stage.reduction(x, size)
+            for b, block in enumerate(stage.blocks):
+                x = self.active.pass_block(block, s, b, x)
+            if s in self.outs:
+                outs[s] = format_tokens(self.out_norm(s)(x), size, self.embeds[s], self.out_type)
+        return tuple(outs[s] for s in self.outs)
+
+    def _embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """The tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
+        maps = self.patch_embed.proj(x)
+        width, rows, columns = maps.shape[1:]
+        tokens = torch.cat([self.cls_token[..., :width].expand(maps.shape[0], -1, -1), as_tokens(maps)], 1)
+        table = resize_positions(self.pos_embed[..., :width], self._grids[0], (rows, columns), tokens=1)
+        return tokens + table, (rows, columns)
+
+    @property
+    def _stages(self) -> list[Stage]:
+        return cast('list[Stage]', list(self.stages))

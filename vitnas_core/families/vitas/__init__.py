@@ -1,0 +1,1 @@
+"""ViTAS on the DeiT and the Twins space (Su et al., 2021)."""

@@ -1,0 +1,197 @@
+"""The choices of ViTAS's two spaces, and what their networks cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...costs.algebra import (
+    NOTHING,
+    Count,
+    add,
+    attention,
+    conv,
+    depthwise,
+    grid,
+    last_stage,
+    linear,
+    norm,
+    padded_tokens,
+    stage_maps,
+    table,
+    total,
+)
+from ...errors import ArchError, VitnasError
+from ...spaces.schema import NetworkRecord, Record, Schema, StageRecord, parts, whole, word
+from ...utils.checks import stage_indices
+
+PEG_SIDE = 3
+"""Side of the convolution that encodes positions."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockChoices(Record):
+    """A block: heads, the width of queries, keys and values together, hidden units of the MLP."""
+
+    num_heads: int = whole('free')
+    qkv_dim: int = whole()
+    hidden_dim: int = whole()
+
+    def check(self) -> None:
+        """Refuse heads that do not divide the width."""
+        if self.qkv_dim % (3 * self.num_heads):
+            raise ArchError(
+                f'.qkv_dim is {self.qkv_dim}, which {self.num_heads} heads do not divide into queries, keys and values'
+            )
+
+    @property
+    def inner(self) -> int:
+        """The width of queries, of keys, and of values."""
+        return self.qkv_dim // 3
+
+
+@dataclass(frozen=True, eq=False)
+class StageChoices(StageRecord):
+    """A stage; absent blocks are None."""
+
+    embed_dim: int = whole()
+    blocks: tuple[BlockChoices | None, ...] = parts()
+
+
+@dataclass(frozen=True, eq=False)
+class DeiTChoices(NetworkRecord):
+    """A network of the DeiT space; each patch size has weights of its own."""
+
+    patch_size: int = whole('own')
+    stages: tuple[StageChoices, ...] = parts()
+
+
+@dataclass(frozen=True, eq=False)
+class TwinsBlockChoices(BlockChoices):
+    """A block of the Twins space, which attends to its window or to all cells of the map."""
+
+    op: str = word('local', 'global')
+
+
+@dataclass(frozen=True, eq=False)
+class TwinsStageChoices(StageRecord):
+    """A stage of the Twins space; absent blocks are None."""
+
+    embed_dim: int = whole()
+    blocks: tuple[TwinsBlockChoices | None, ...] = parts()
+
+
+@dataclass(frozen=True, eq=False)
+class TwinsChoices(NetworkRecord):
+    """A network of the Twins space."""
+
+    stages: tuple[TwinsStageChoices, ...] = parts()
+
+
+DEIT = Schema(
+    'vitas_deit', 'ViTASDeiT', DeiTChoices, StageChoices, BlockChoices, num_stages=1, absent='any', empty=True
+)
+TWINS = Schema(
+    'vitas_twins', 'ViTASTwins', TwinsChoices, TwinsStageChoices, TwinsBlockChoices, absent='any', empty=True
+)
+
+
+def deit_cost(network: DeiTChoices, size: tuple[int, int], num_classes: int, *, img_size: tuple[int, int]) -> Count:
+    """Convolutions, linear layers and the two products of attention, of all tokens.
+
+    The paper's figures leave the class token out and let the classifier read every other token.
+    """
+    (stage,) = network.stages
+    width, patch_size = stage.embed_dim, network.patch_size
+    patches, stored = (math.prod(grid(side, patch_size)) for side in (size, img_size))
+    before = [conv(3, width, patch_size, patches), table(width), table(1 + stored, width)]
+    blocks = [NOTHING if block is None else block_cost(block, width, 1 + patches) for block in stage.blocks]
+    return total([[*before, *blocks, norm(width)]], 0, width, num_classes)
+
+
+@lru_cache(maxsize=65536)
+def block_cost(block: BlockChoices, width: int, tokens: int) -> Count:
+    """The cost of a block in which every token attends to every other."""
+    return add(
+        norm(width),
+        linear(width, block.qkv_dim, tokens),
+        attention(block.inner, tokens, tokens),
+        linear(block.inner, width, tokens),
+        _mlp(block, width, tokens),
+    )
+
+
+def _mlp(block: BlockChoices, width: int, tokens: int) -> Count:
+    return add(norm(width), linear(width, block.hidden_dim, tokens), linear(block.hidden_dim, width, tokens))
+
+
+def check_ratios(name: str, ratios: Sequence[int], stages: int) -> tuple[int, ...]:
+    """Check the sides of the cells that global blocks attend to.
+
+    Raises:
+        VitnasError: They are no whole numbers, or too few.
+    """
+    valid = isinstance(ratios, (list, tuple)) and all(type(ratio) is int and ratio >= 1 for ratio in ratios)
+    if not valid or len(ratios) < stages:
+        raise VitnasError(
+            f'`{name}` should be whole numbers of at least 1, one for each of {stages} stages, but got {ratios!r}'
+        )
+    return tuple(ratios)
+
+
+def twins_cost(
+    network: TwinsChoices,
+    size: tuple[int, int],
+    num_classes: int,
+    *,
+    patch_size: int,
+    window_size: int,
+    sr_ratios: Sequence[int],
+    out_indices: Sequence[int],
+) -> Count:
+    """Convolutions, linear layers and the two products of attention.
+
+    Tokens that fill windows up count where they are computed.
+    """
+    stages = network.stages
+    indices = stage_indices('out_indices', out_indices, len(stages))
+    outs, last = {index % len(stages) for index in indices}, indices[-1] % len(stages)
+    ratios = check_ratios('sr_ratios', sr_ratios, len(stages))
+    counted, channels, side = [], 3, patch_size
+    for s, (stage, own) in enumerate(zip(stages, stage_maps(size, patch_size, len(stages)))):
+        width, tokens = stage.embed_dim, math.prod(own)
+        entry = [conv(channels, width, side, tokens), norm(width), depthwise(width, PEG_SIDE, tokens)]
+        blocks = [
+            NOTHING if block is None else twins_block_cost(block, width, own, window_size, ratios[s])
+            for block in stage.blocks
+        ]
+        counted.append([*entry, *blocks, norm(width) if s in outs else NOTHING])
+        channels, side = width, 2
+    return total(counted, last_stage(indices, len(stages)), stages[last].embed_dim, num_classes)
+
+
+@lru_cache(maxsize=65536)
+def twins_block_cost(
+    block: TwinsBlockChoices, width: int, size: tuple[int, int], window_size: int, ratio: int
+) -> Count:
+    """The cost of a block on a map: in windows, or to one cell each of ``ratio`` × ``ratio`` tokens."""
+    inner, tokens = block.inner, math.prod(size)
+    if block.op == 'local':
+        side = window_of(size, window_size)
+        padded = padded_tokens(size, side)
+        qkv = add(linear(width, block.qkv_dim, padded), attention(inner, padded, side * side))
+    else:
+        cells, reduction = tokens, NOTHING
+        if ratio > 1:
+            cells = max(1, size[0] // ratio) * max(1, size[1] // ratio)
+            reduction = add(conv(width, width, ratio, cells), norm(width))
+        q, kv = linear(width, inner, tokens), linear(width, 2 * inner, cells)
+        qkv = add(reduction, q, kv, attention(inner, tokens, cells))
+    return add(norm(width), qkv, linear(inner, width, tokens), _mlp(block, width, tokens))
+
+
+def window_of(size: tuple[int, int], window_size: int) -> int:
+    """The side of windows on a map: that of the map where one window holds it all."""
+    return min(window_size, max(size))

@@ -1,0 +1,247 @@
+"""ViTAS on the DeiT space: a plain vision transformer, elastic in patches, widths, heads, depth (Su et al., 2021)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...backbones.base import ElasticBackbone
+from ...backbones.depths import position_weights
+from ...backbones.module import ArchRef, SpaceRef
+from ...backbones.staged import drop_path_rates
+from ...backbones.tokens import as_tokens, format_tokens
+from ...costs.algebra import grid
+from ...elastic import Axis, ElasticConv2d, ElasticLayerNorm, PositionTable, resize_positions
+from ...errors import ArchError, SpaceError, VitnasError
+from ...registry import MODELS
+from ...spaces import ChoiceSpace
+from .arch import DEIT, DeiTChoices, deit_cost
+from .layers import Attention, Block, Heads, OfficialAttention
+
+NORM_EPS = 1e-6
+"""What the norms of blocks add to the variance; the last one adds torch's default."""
+SHARED = 'all'
+"""The name of the class token that all patch sizes share."""
+LEAST_SUPERFORMER = 3
+"""The least width of a published superformer, a third of which scales scores."""
+
+
+@MODELS.register_module()
+class ViTASDeiT(ElasticBackbone):
+    """ViTAS's DeiT space, elastic (``space=``) or fixed (``arch=``).
+
+    Every patch size has a convolution, positions and, by default, a class token of its own. Any image size: sides are
+    padded to the patch size with zeros, positions are interpolated.
+
+    Args:
+        arch: A fixed architecture: a zoo name (``'vitas-deit-b'``), a file, or the data.
+        space: A search space, likewise. Exactly one of the two is given.
+        img_size: Image side for which positions are stored. Defaults to 224.
+        sharing: Which channels narrower architectures use: ``'ordinal'``, the first ones; ``'bilateral'``, from both
+            ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'cyclic'``.
+        private_token: Whether each patch size has a class token of its own (Tab. 10). Defaults to True.
+        out_indices: After which blocks features are returned, counted with absent ones; negative ones count from the
+            last. The final norm is applied after the last block only; blocks behind the last of them do not run.
+            Defaults to (-1,).
+        out_type: ``'featmap'`` (B, C, H, W), ``'avg_featmap'`` (B, C), ``'cls_token'`` (B, C), which the paper's
+            classifiers read, or ``'raw'`` (B, 1 + H·W, C). Defaults to ``'featmap'``.
+        attn_drop_rate: Dropout of attention weights. Defaults to 0.
+        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
+        official: As ViTAS's code: queries and keys of their own a number of heads, cut as one; scores scaled by another
+            width than a head's; and in a superformer only the last position, which every token gets (needed for its
+            weights). Defaults to False.
+        superformer: Width of the superformer that a fixed network with ``official`` is a part of, whose ways it keeps;
+            ``extract`` gives it. Defaults to None: the network stands alone.
+        init_cfg: As everywhere in mm. Defaults to None.
+
+    Raises:
+        VitnasError: An argument is none of the above, or the space is not of this family.
+    """
+
+    schema = DEIT
+    cost_of = staticmethod(deit_cost)
+    weight_settings = ('private_token', 'official', 'superformer')
+    resolved_settings = ('superformer',)
+    global_pool = 'token'
+
+    def __init__(
+        self,
+        arch: ArchRef | None = None,
+        space: SpaceRef | None = None,
+        img_size: int | tuple[int, int] = 224,
+        sharing: str = 'cyclic',
+        private_token: bool = True,
+        out_indices: tuple[int, ...] = (-1,),
+        out_type: str = 'featmap',
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        official: bool = False,
+        superformer: int | None = None,
+        init_cfg: dict | None = None,
+    ) -> None:
+        super().__init__(locals())
+        (self.stage,) = self.space.stages
+        widths, sizes = self.stage.choices.values_of('embed_dim'), self.space.choices.values_of('patch_size')
+        self._check_outputs()
+        self.settings['superformer'] = self._superformer(widths[-1] if arch is None else None)
+        self.out_type = out_type
+        self.last_position = official and self.settings['superformer'] is not None
+        """Whether every token gets the last position, as in the published superformer."""
+        self.grids = {size: grid(self.settings['img_size'], size) for size in sizes}
+        self.embed = embed = self.axis(widths)
+        self.patch_embed = nn.ModuleDict({str(size): ElasticConv2d(3, embed, size, size) for size in sizes})
+        tokens = map(str, sizes) if private_token else [SHARED]
+        self.cls_token = nn.ParameterDict({name: self.table(1, 1, embed) for name in tokens})
+        self.pos_embed = nn.ParameterDict(
+            {str(size): self.table(1, 1 + math.prod(self.grids[size]), embed) for size in sizes}
+        )
+        (rates,) = drop_path_rates(drop_path_rate, [len(self.stage.blocks)])
+        self.blocks = nn.ModuleList(
+            nn.Identity() if choices is None else self._build_block(choices, rate)
+            for choices, rate in zip(self.stage.blocks, rates)
+        )
+        self.norm = ElasticLayerNorm(embed)
+        names = [f'cls_token.{name}' for name in self.cls_token] + [f'pos_embed.{name}' for name in self.pos_embed]
+        self.axes = dict.fromkeys(names, (None, None, embed))
+        for size, own in self.grids.items():
+            self.positions[f'pos_embed.{size}'] = PositionTable(own, partial(grid, patch_size=size), tokens=1)
+        self.set_outputs([embed] * len(self.settings['out_indices']), ())
+        self._init_parameters()
+        self.set_arch(self.space.largest())
+
+    def _build_block(self, choices: ChoiceSpace, rate: float) -> Block:
+        dims, hidden = choices.values_of('qkv_dim'), choices.values_of('hidden_dim')
+        inner, drop = self.axis(dim // 3 for dim in dims), self.settings['attn_drop_rate']
+        if self.settings['official']:
+            joint = self.axis(2 * (dim // 3) for dim in dims)
+            heads, superformer = choices.values_of('num_heads'), self.settings['superformer']
+            attn: Heads | OfficialAttention = OfficialAttention(self.embed, inner, joint, drop, heads, superformer)
+        else:
+            attn = Attention(self.embed, inner, drop)
+        return Block(attn, self.embed, self.axis(hidden, sortable=True), rate, NORM_EPS)
+
+    def _init_parameters(self) -> None:
+        """As DeiT: truncated normal for linear layers, tokens and positions; torch's default for convolutions.
+
+        The published code leaves tokens and positions at zero.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+        positions = position_weights(self)
+        for name, parameter in self.named_parameters():  # in their order: a set has none
+            if name in positions:
+                nn.init.trunc_normal_(parameter, std=0.02)
+
+    def _check_outputs(self) -> None:
+        """Refuse ``out_indices`` that not every architecture has."""
+        fewest = self.stage.depths[0]
+        if self.stage.optional:  # up to the last that is never absent
+            fewest = 1 + max((b for b in range(len(self.stage.blocks)) if b not in self.stage.optional), default=-1)
+        indices = self.settings['out_indices']
+        valid = isinstance(indices, tuple) and indices and all(type(i) is int for i in indices)
+        if not valid or not all(i == -1 or -fewest <= i < fewest for i in indices):
+            offered = f'from {-fewest} to {fewest - 1}' if fewest else '-1'
+            raise VitnasError(
+                f'`out_indices` should be {offered}, as the shallowest architecture has {fewest} blocks, '
+                f'but got {indices!r}'
+            )
+
+    def _superformer(self, own: int | None) -> int | None:
+        """The width of the superformer that a network keeps the ways of; None for one that stands alone.
+
+        Args:
+            own: The largest width of a space, which is its own superformer; None for a fixed network.
+        """
+        given, official = self.settings['superformer'], self.settings['official']
+        if given is not None and not official:
+            raise VitnasError(f'`superformer` should be given with `official=True` alone, but got {given!r} without it')
+        if given is not None and own is not None:
+            raise VitnasError(
+                f'`superformer` should be given with `arch`, but got {given!r} with `space`, which is one itself'
+            )
+        if given is not None and (type(given) is not int or given < LEAST_SUPERFORMER):
+            raise VitnasError(
+                f'`superformer` should be a whole number of at least {LEAST_SUPERFORMER}, but got {given!r}'
+            )
+        if official and own is not None and own < LEAST_SUPERFORMER:
+            raise SpaceError(
+                f'stages[0].embed_dim of a space with `official` should offer at least {LEAST_SUPERFORMER}, but got '
+                f'{own}'
+            )
+        return own if official and own is not None else given
+
+    def check_weights(self, network: DeiTChoices) -> None:
+        """With ``official``, refuse heads without queries, and those that its scale of scores is not defined for."""
+        if not self.settings['official']:
+            return
+        (stage,) = network.stages
+        for b, (choices, block) in enumerate(zip(stage.blocks, self.blocks)):
+            if choices is None:
+                continue
+            path = f'stages[0].blocks[{b}]'
+            cast('OfficialAttention', block.get_submodule('attn')).check_heads(path, choices.num_heads)
+            if self.settings['superformer'] is None and choices.num_heads > stage.embed_dim:
+                raise ArchError(
+                    f'{path}.num_heads is {choices.num_heads}; with `official` it should be at most embed_dim, '
+                    f'{stage.embed_dim}'
+                )
+
+    def widths(self, network: DeiTChoices) -> Iterator[tuple[Axis, int]]:
+        """The tokens, and what each block has."""
+        (stage,) = network.stages
+        yield self.embed, stage.embed_dim
+        for choices, block in zip(stage.blocks, self.blocks):
+            if choices is not None:
+                yield from cast('Block', block).widths(choices)
+
+    def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
+        """One stage."""
+        return (tuple(self.blocks),)
+
+    def why_not_masked(self) -> str:
+        """Always: another number of heads divides the same channels differently."""
+        return 'ViTASDeiT cannot share a masked pass among architectures, whose heads divide the same channels'
+
+    def out_strides(self) -> tuple[int, ...]:
+        """The active patch size, of every output."""
+        return (self.active.network.patch_size,) * len(self.settings['out_indices'])
+
+    def run(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Images (B, 3, H, W) → features, at full width with zeros in inactive channels."""
+        x, size = self.embed_patches(x)
+        last = len(self.blocks) - 1
+        wanted = [index if index >= 0 else last + 1 + index for index in self.settings['out_indices']]
+        outs: dict[int, Tensor] = {}
+        for b, block in enumerate(self.blocks[: max(wanted) + 1]):
+            x = self.active.pass_block(block, 0, b, x, self.active.value(0, b, 'num_heads'))
+            if b in wanted:
+                outs[b] = self._output(x, size, b == last)
+        if last < 0:  # no block at all
+            outs[-1] = self._output(x, size, True)
+        return tuple(outs[b] for b in wanted)
+
+    def _output(self, x: Tensor, size: tuple[int, int], last: bool) -> Tensor:
+        return format_tokens(self.norm(x) if last else x, size, self.embed, self.out_type)
+
+    def embed_patches(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
+        patch_size = self.active.network.patch_size
+        bottom, right = (-side % patch_size for side in x.shape[-2:])
+        if bottom or right:
+            x = F.pad(x, (0, right, 0, bottom))
+        patches = self.patch_embed[str(patch_size)](x)
+        size, width = (patches.shape[2], patches.shape[3]), patches.shape[1]
+        token = self.embed.take(self.cls_token[SHARED if SHARED in self.cls_token else str(patch_size)], width)
+        tokens = torch.cat([token.expand(len(x), -1, -1), as_tokens(patches)], 1)
+        positions = self.embed.take(self.pos_embed[str(patch_size)], width)
+        if self.last_position:
+            return tokens + positions[:, -1:], size
+        return tokens + resize_positions(positions, self.grids[patch_size], size, tokens=1), size

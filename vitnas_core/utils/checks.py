@@ -1,0 +1,89 @@
+"""Checks of settings: each returns the value that is used, or raises a sentence that says what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any
+
+from ..errors import VitnasError
+
+Check = Callable[[str, Any], Any]
+"""Takes the name of a setting and what was given for it."""
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """A whole number.
+
+    Raises:
+        VitnasError: It is not, or it is too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise VitnasError(f'`{name}` should be a whole number of at least {least}, but got {value!r}')
+    return int(value)
+
+
+def rate(name: str, value: Any) -> float:
+    """A rate of dropout or stochastic depth, or another chance.
+
+    Raises:
+        VitnasError: It is not from 0 to 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise VitnasError(f'`{name}` should be from 0 to 1, but got {value!r}')
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False.
+
+    Raises:
+        VitnasError: It is neither.
+    """
+    if not isinstance(value, bool):
+        raise VitnasError(f'`{name}` should be True or False, but got {value!r}')
+    return value
+
+
+def one_of(name: str, value: Any, options: Sequence[Any]) -> Any:
+    """One of several options.
+
+    Raises:
+        VitnasError: It is none of them.
+    """
+    if value not in options:
+        raise VitnasError(f'`{name}` should be one of {", ".join(map(str, options))}, but got {value!r}')
+    return value
+
+
+def size(name: str, value: Any) -> tuple[int, int]:
+    """(height, width) of a size that may be given as one side.
+
+    Raises:
+        VitnasError: It is neither a whole number above 0 nor a pair of them.
+    """
+    if type(value) is int and value > 0:
+        return value, value
+    pair = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
+    if len(pair) != 2 or any(not isinstance(side, Integral) or side < 1 for side in pair):
+        raise VitnasError(f'`{name}` should be a whole number above 0 or a pair of them, but got {value!r}')
+    return int(pair[0]), int(pair[1])
+
+
+def sequence(name: str, value: Any) -> Any:
+    """A list as a tuple; anything else as it is."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def stage_indices(name: str, value: Any, count: int) -> tuple[int, ...]:
+    """Numbers of stages; negative ones count from the last.
+
+    Raises:
+        VitnasError: There is none, or one is no stage.
+    """
+    valid = isinstance(value, (list, tuple)) and value and all(type(i) is int for i in value)
+    if not valid or not all(-count <= i < count for i in value):
+        raise VitnasError(
+            f'`{name}` should be from {-count} to {count - 1}, as there are {count} stages, but got {value!r}'
+        )
+    return tuple(value)
