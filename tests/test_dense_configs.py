@@ -23,6 +23,7 @@ from torch import nn
 from tools import train
 from vitnas_core.auto import elastic_class
 from vitnas_core.backbones import S3, elastic_backbone
+from vitnas_core.backbones.depths import position_weights
 from vitnas_core.backbones.pretrained import cut_to_shape
 from vitnas_core.elastic import SwitchableScale
 from vitnas_core.models import backbone_of
@@ -410,7 +411,7 @@ def test_what_does_not_decay(stem: str) -> None:
     backbone, base = elastic_backbone(model), cfg.optim_wrapper.optimizer
     free = set()
     if method in ('cascade-mask-rcnn', 'upernet', 'segformer'):
-        free = backbone.position_weights()
+        free = position_weights(backbone)
         for name, module in backbone.named_modules():
             if isinstance(module, (nn.LayerNorm, nn.modules.batchnorm._BatchNorm, SwitchableScale)):
                 free |= {f'{name}.{leaf}' for leaf, _ in module.named_parameters()}

@@ -26,12 +26,12 @@ from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.checkpoints import load_weights
-from vitnas_core.utils.counting import count_params
 from vitnas_core.errors import VitnasError
 from vitnas_core.launch import read_config
 from vitnas_core.models import check_extracted, extract_model, model_config
 from vitnas_core.recalibration import elastic_norms, recalibrate
 from vitnas_core.spaces import Arch
+from vitnas_core.utils.counting import count_params
 from vitnas_core.utils.fileio import atomic_write
 
 
@@ -123,7 +123,7 @@ def main(args: list[str] | None = None) -> nn.Module:
     # Clones, as a file holds no shared memory.
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in fixed.state_dict().items()}
     write(options.out, arch, weights, {NOTE: elastic_backbone(fixed).note()}, options.pth)
-    height, width = backbone.priced_size(arch, size, backbone.settings.get("out_indices"))
+    height, width = backbone.priced_size(arch, size, backbone.settings.get('out_indices'))
     cost = backbone.price(arch, size)
     print(f'backbone: {cost} at {height} x {width}; the whole model: {count_params(fixed) / 1e6:.2f}M params')
     if not options.recalibrate and elastic_norms(model):
@@ -131,7 +131,8 @@ def main(args: list[str] | None = None) -> nn.Module:
     print(f"its features equal the supernet's bit for bit; the outputs differ by {difference:.1e} of the largest")
     kind = cfg.model.backbone.type if 'backbone' in cfg.model else type(backbone).__name__
     print('in a config of the fixed network (other arguments of the backbone as in the supernet):')
-    more = ''.join(f'{name}={value!r}, ' for name, value in backbone.fixed_settings().items())
+    resolved = {name: backbone.settings[name] for name in backbone.resolved_settings}
+    more = ''.join(f'{name}={value!r}, ' for name, value in resolved.items() if value is not None)
     print(
         f"  backbone=dict(type='{kind}', arch='{options.out / 'arch.json'}', {more}init_cfg=dict(type='Pretrained', "
         f"checkpoint='{options.out / 'weights.safetensors'}'))"

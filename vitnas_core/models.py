@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from . import zoo
 from .auto import build_backbone, fill_auto, follow, owner_of
-from .backbones.base import PRETRAINED, ArchRef, ElasticBackbone, SpaceRef, cut_to_shape, elastic_backbone, unwrap
+from .backbones.base import ElasticBackbone, elastic_backbone, unwrap
+from .backbones.module import PRETRAINED, ArchRef, SpaceRef
+from .backbones.pretrained import cut_to_shape
 from .errors import ArchError, VitnasError
 from .spaces import Arch
 
@@ -63,7 +65,8 @@ def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
         _drop_pretrained(node)
     # Only `settings` rebuild an extracted network; others, such as a stored width, are a space's.
     kept = {k: v for k, v in owner['backbone'].items() if k in ('type', 'init_cfg') or k in supernet.settings}
-    owner['backbone'] = {**kept, **supernet.fixed_settings(), 'arch': loaded.to_dict()}
+    resolved = {name: supernet.settings[name] for name in supernet.resolved_settings}
+    owner['backbone'] = {**kept, **{k: v for k, v in resolved.items() if v is not None}, 'arch': loaded.to_dict()}
     with MM_MODELS.switch_scope_and_registry(fixed.get('_scope_')) as registry:
         follow(owner, supernet, build_backbone(owner['backbone']), registry)
     return fixed

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from tests.families import FAMILIES
 from vitnas_core.backbones import AutoFormer
-from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.errors import ArchError, VitnasError
+from vitnas_core.utils.counting import count_macs, count_params
 
 FAMILY = FAMILIES['autoformer']
 CONDITIONAL = FAMILIES['autoformer-conditional']
@@ -48,11 +48,11 @@ def test_absolute_positions_are_interpolated_for_other_sizes() -> None:
     with torch.no_grad():
         model.patch_embed.weight.zero_()
         model.patch_embed.bias.zero_()
-    tokens, grid = model.embed(torch.randn(1, 3, 48, 72))
+    tokens, grid = model.embed_patches(torch.randn(1, 3, 48, 72))
     assert grid == (6, 9)
     torch.testing.assert_close(tokens[0, 1:], wanted)
     torch.testing.assert_close(tokens[0, 0], model.cls_token[0, 0] + model.pos_embed[0, 0])
-    torch.testing.assert_close(model.embed(torch.randn(1, 3, 24, 40))[0][0, 1:], model.pos_embed[0, 1:])
+    torch.testing.assert_close(model.embed_patches(torch.randn(1, 3, 24, 40))[0][0, 1:], model.pos_embed[0, 1:])
 
 
 def test_a_checkpoint_of_another_image_size_is_resized() -> None:
@@ -71,7 +71,7 @@ def test_image_sizes_between_patches() -> None:
     model = AutoFormer(arch=FAMILY.space.smallest(), img_size=30, patch_size=8)
     assert model.grid == (4, 4)
     assert model.price(model.arch, 30).params == sum(p.numel() for p in model.parameters())
-    tokens, _ = model.embed(torch.zeros(1, 3, 30, 30))
+    tokens, _ = model.embed_patches(torch.zeros(1, 3, 30, 30))
     assert torch.equal(tokens[0, 1:], model.patch_embed.bias + model.pos_embed[0, 1:])
 
 
@@ -94,8 +94,11 @@ def test_drop_path_acts_on_both_branches() -> None:
 @pytest.mark.parametrize(
     ('stage', 'message'),
     [
-        (dict(embed_dim=[72, 48], depth=1), r'embed_dim of an AutoFormer space should list numbers, smallest first'),
-        (dict(embed_dim=[48], depth=[0, 1]), r'stages\[0\].blocks is empty; AutoFormer has at least one block'),
+        (dict(embed_dim=[72, 48], depth=1), r'embed_dim of the AutoFormer space should list numbers, smallest first'),
+        (
+            dict(embed_dim=[48], depth=[0, 1]),
+            r'stages\[0\].blocks is empty; a stage of AutoFormer has at least one block',
+        ),
         (dict(embed_dim=[48], depth=2, optional=[0]), 'one stage in which only last blocks are absent'),
         (dict(embed_dim=[48], depth=1, window=7), r'stages\[0\].window is unknown; AutoFormer has embed_dim here'),
     ],
@@ -231,7 +234,7 @@ def test_official_bias_changes_its_role_with_the_heads() -> None:
         with torch.no_grad():
             qkv.bias.copy_(torch.arange(len(qkv.bias)))
         for heads in (1, 2, 3):
-            qkv.width = 192 * heads
+            qkv.outputs.root.set(heads)
             q, k, v = qkv(token)[:, 0, :, 0]  # each (heads, 64)
             roles[official, heads] = q, k, v
             if official:
@@ -285,7 +288,7 @@ def test_initialisation_is_the_published_one() -> None:
         (dict(reach=-1), '`reach` should be a whole number of at least 0'),
         (dict(rescale=(2,)), '`rescale` should be a pair'),
         (dict(drop_path_rate=1.5), '`drop_path_rate` should be from 0 to 1'),
-        (dict(embed_dims=50), r'stages\[0\].embed_dim is 72; the weights are 50 wide'),
+        (dict(embed_dims=50), r'stages\[0\].embed_dim is 72; the weights have 50'),
     ],
 )
 def test_bad_settings(settings: dict, message: str) -> None:
@@ -319,7 +322,7 @@ def test_malformed_architectures_are_refused_by_the_cost_too() -> None:
         ("['stages'][0]['embed_dim']", 7.5, r'stages\[0\].embed_dim should be a whole number above 0, but got 7.5'),
         ("['resolution']", 224, 'resolution is unknown; AutoFormer has no choice here'),
         ("['stages'][0]", dict(blocks=[]), r'stages\[0\].embed_dim is missing'),
-        ("['stages']", [], 'with one stage, but got autoformer with 0'),
+        ("['stages']", [], 'stages has 0 entries; AutoFormer has 1'),
     ):
         changed = json.loads(json.dumps(data))
         exec(f'changed{path} = value', {'changed': changed, 'value': value})
@@ -332,7 +335,7 @@ def test_malformed_architectures_are_refused_by_the_cost_too() -> None:
         AutoFormer.cost(data, (224, 224, 3))  # type: ignore[arg-type]
     with pytest.raises(VitnasError, match='`position` should be one of absolute, conditional, none, but got .sine'):
         AutoFormer.cost(data, position='sine')
-    with pytest.raises(VitnasError, match='`embed_dims` is the stored width of a `space`'):
+    with pytest.raises(VitnasError, match='`embed_dims` is for a `space`; a fixed `arch` stores'):
         AutoFormer(arch=data, embed_dims=256)
 
 

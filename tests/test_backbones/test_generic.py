@@ -12,11 +12,11 @@ from torch import nn
 
 from tests.families import VARIANTS, Family
 from vitnas_core import backbones, zoo
-from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.elastic import cut
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.registry import MODELS
 from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.utils.counting import count_macs, count_params
 
 every_family = pytest.mark.parametrize('family', VARIANTS.values(), ids=VARIANTS.keys())
 DRAWS = 6

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tests.families import VARIANTS, Family
 from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone, NASViT, ViTASDeiT, ViTASTwins
-from vitnas_core.backbones.mixed import Sharing
+from vitnas_core.backbones.mixed import Active
 from vitnas_core.elastic import ElasticLayerNorm, ElasticLinear
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.spaces import Arch
@@ -122,10 +122,11 @@ def test_what_was_shared_leaves_no_trace(family: Family, way: str) -> None:
     model.set_arch(archs[2])
     before = model(x)[-1]
     together(archs, way)(model, x)
-    assert model.arch == archs[2] and model.running == (archs[2],)
-    assert all(m.mask is None for m in model.modules() if isinstance(m, (ElasticLinear, ElasticLayerNorm)))
+    assert model.arch == archs[2] and model.active.archs == (archs[2],)
+    assert all(m.inputs.mask is None for m in model.modules() if isinstance(m, ElasticLinear))
+    assert all(m.axis.mask is None for m in model.modules() if isinstance(m, ElasticLayerNorm))
     model.set_arch(archs[2])
-    assert torch.equal(model(x)[-1], before) and model.running == (archs[2],)
+    assert torch.equal(model(x)[-1], before) and model.active.archs == (archs[2],)
     assert torch.equal(model.eval().extract()(x)[-1], before[:, model.out_masks(archs[2])[-1]])
 
 
@@ -142,7 +143,7 @@ def test_a_pass_that_fails_leaves_no_trace(family: Family, way: str, monkeypatch
             return real(*args)
         raise MemoryError
 
-    owner, name = (Sharing, 'each') if way == 'masked' else (model, 'run')
+    owner, name = (Active, '_each') if way == 'masked' else (model, 'run')
     real = getattr(owner, name)
     monkeypatch.setattr(owner, name, fails)
     with pytest.raises(MemoryError):
@@ -200,13 +201,15 @@ def test_windows_of_different_sizes() -> None:
     """What the samples of a masked pass have beside widths and blocks."""
     family = VARIANTS['s3']
     model, (large, small) = make(family), draw(family, 2)
-    seen: list[list[int]] = []
+    seen: list[object] = []
     assert isinstance(model, S3)
     attention = model.stages[0].blocks[0].attn
-    handle = attention.register_forward_pre_hook(lambda m, args: seen.append([size for size, _ in m.groups]))
+    handle = attention.register_forward_pre_hook(lambda m, args: seen.append(args[1]))
     together([large, small, large], 'masked')(model, torch.randn(3, 3, 32, 32))
+    model.set_arch(small)
+    model(torch.randn(1, 3, 32, 32))
     handle.remove()
-    assert seen == [[3, 2]] and attention.groups == []
+    assert seen == [[3, 2, 3], 2]  # one per sample where they differ
 
 
 @pytest.mark.parametrize(
@@ -231,7 +234,7 @@ def test_an_architecture_that_does_not_fit(family: Family) -> None:
     misfit(data)
     with pytest.raises(ArchError, match=re.escape(words)):
         model.set_archs([large, data])
-    assert model.arch == small and model.running == (small,)
+    assert model.arch == small and model.active.archs == (small,)
 
 
 @pytest.mark.parametrize('name', sorted(VARIANTS.keys() - maskable.keys()))

@@ -13,12 +13,12 @@ from torch import nn
 
 from tests.families import FAMILIES
 from vitnas_core.backbones import NASViT
-from vitnas_core.backbones.nasvit_layers import TransformerLayer
 from vitnas_core.backbones.pretrained import load_pretrained
-from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.elastic import SwitchableScale, WindowTables
 from vitnas_core.errors import ArchError, SpaceError, VitnasError
+from vitnas_core.families.nasvit.layers import TransformerLayer
 from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.utils.counting import count_macs, count_params
 
 FAMILY = FAMILIES['nasvit']
 SPACE = FAMILY.space
@@ -81,6 +81,10 @@ def test_windows_of_the_architecture_are_those_of_the_size() -> None:
     torch.testing.assert_close(by_number(x)[0], by_size(x)[0])
 
 
+POSITIONS = (3, 1)
+"""The reach of the tables of :func:`attention`, and its number of windows, which their size replaces."""
+
+
 def attention(width: int = 24, shifted: bool = False) -> TransformerLayer:
     """A layer of windows of 3, every weight of which counts."""
     model = NASViT(arch=SPACE.largest(), out_indices=(2,), window_size=3).eval()
@@ -96,22 +100,24 @@ def test_what_pads_windows_counts_for_nothing() -> None:
     attn = attention().attn
     attn.value_conv.weight.zero_()[:, :, 1, 1] = 1.0  # it looks at neighbours, whatever the window
     x = torch.randn(1, 16, 24)
-    out = attn(x, (4, 4), WindowTables(x.device)).view(4, 4, 24)
-    alone = attn(x.view(1, 4, 4, 24)[:, 3:, 3:].flatten(1, 2), (1, 1), WindowTables(x.device))
+    out = attn(x, (4, 4), *POSITIONS, WindowTables(x.device)).view(4, 4, 24)
+    alone = attn(x.view(1, 4, 4, 24)[:, 3:, 3:].flatten(1, 2), (1, 1), *POSITIONS, WindowTables(x.device))
     torch.testing.assert_close(out[3, 3], alone[0, 0])
     row = x.view(1, 4, 4, 24)[:, 3, :3]  # a window of one row
     attn.window_size = None
-    torch.testing.assert_close(out[3, :3], attn(row, (1, 3), WindowTables(x.device))[0])
+    torch.testing.assert_close(out[3, :3], attn(row, (1, 3), *POSITIONS, WindowTables(x.device))[0])
 
 
 @torch.no_grad()
 def test_a_shift_puts_no_strangers_together() -> None:
     """The published bias of the second mixing and the convolution of values would see across the seam."""
     attn, x = attention(shifted=True).attn, torch.randn(1, 81, 24)
-    first = attn(x, (9, 9), WindowTables(x.device)).view(9, 9, 24)
+    first = attn(x, (9, 9), *POSITIONS, WindowTables(x.device)).view(9, 9, 24)
     far = x.view(1, 9, 9, 24).clone()
     far[:, 6:] += 1.0
-    moved = (attn(far.flatten(1, 2), (9, 9), WindowTables(x.device)).view(9, 9, 24) - first).abs().amax(-1) > 1e-6
+    moved = (attn(far.flatten(1, 2), (9, 9), *POSITIONS, WindowTables(x.device)).view(9, 9, 24) - first).abs().amax(
+        -1
+    ) > 1e-6
     assert moved[6:].all() and not moved[:3].any()
 
 
@@ -123,11 +129,11 @@ def test_tokens_of_other_windows_do_not_meet() -> None:
     x = torch.randn(1, 49, 24)
     for shifted in (False, True):
         layer.attn.shifted = shifted
-        first = layer.attn(x, (7, 7), WindowTables(x.device))
+        first = layer.attn(x, (7, 7), *POSITIONS, WindowTables(x.device))
         assert first.shape == x.shape
         far = x.clone()
         far[:, -1] += 1.0  # the corner below on the right
-        moved = (layer.attn(far, (7, 7), WindowTables(x.device)) - first).abs().amax(-1).view(7, 7) > 0
+        moved = (layer.attn(far, (7, 7), *POSITIONS, WindowTables(x.device)) - first).abs().amax(-1).view(7, 7) > 0
         assert moved[-1, -1] and not moved[:3].any() and not moved[:, :3].any()
 
 
@@ -136,8 +142,8 @@ def test_distances_beyond_the_table_take_its_end() -> None:
     model = NASViT(arch=SPACE.smallest(), out_indices=(-1,)).eval()
     randomise(model)
     layer = [m for m in model.modules() if isinstance(m, TransformerLayer)][-1]
-    reach = layer.attn.reach
-    bias = layer.attn._positions(1, reach + 3, 2, WindowTables(torch.device('cpu')))
+    reach = (layer.attn.table.shape[1] + 1) // 2
+    bias = layer.attn.bias(1, reach + 3, 2, reach, WindowTables(torch.device('cpu')))
     assert torch.equal(bias[:, 0, reach - 1], bias[:, 0, -1]) and not torch.equal(bias[:, 0, 1], bias[:, 0, -1])
 
 
@@ -206,9 +212,12 @@ def test_kernels_are_cut_to_their_centre() -> None:
 @pytest.mark.parametrize(
     ('change', 'words'),
     [
-        (lambda d: d['stages'][1].update(stride=[1, 2]), 'stages[1].stride of a NASViT space should have one option'),
+        (lambda d: d['stages'][1].update(stride=[1, 2]), 'stages[1].stride of the NASViT space should have one option'),
         (lambda d: d['stages'][2].update(expand_ratio=[1, 2]), 'should be 1 or larger numbers'),
-        (lambda d: d['stages'][0].update(width=[24, 16]), 'stages[0].width of a NASViT space should list numbers, sm'),
+        (
+            lambda d: d['stages'][0].update(width=[24, 16]),
+            'stages[0].width of the NASViT space should list numbers, s',
+        ),
         (lambda d: d['stages'][2].update(num_windows=[3]), 'num_windows should be a square'),
         (lambda d: d['stages'][2].update(width=[16, 20]), 'width of a transformer stage should be a multiple of 8'),
         (lambda d: d['stages'][1].update(kernel_size=[4]), 'kernel_size should be odd'),
@@ -234,9 +243,9 @@ def test_spaces_that_are_none(change: Any, words: str) -> None:
 
 
 def test_settings_that_are_none() -> None:
-    with pytest.raises(VitnasError, match='`window_size` should be a whole number above 0'):
+    with pytest.raises(VitnasError, match='`window_size` should be a whole number of at least 1'):
         NASViT(space=SPACE, window_size=0)
-    with pytest.raises(VitnasError, match='`window_size` should be a whole number above 0'):
+    with pytest.raises(VitnasError, match='`window_size` should be a whole number of at least 1'):
         NASViT.cost(SPACE.largest(), window_size=-3)
     with pytest.raises(VitnasError, match="`scaling` should be True or False, but got 'no'"):
         NASViT(space=SPACE, scaling='no')  # type: ignore[arg-type]

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from vitnas_core.backbones import S3
-from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.elastic import Windows, WindowTables
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.utils.counting import count_macs, count_params
 
 
 def space(*windows: list[int], dims: tuple[list[int], ...] = ([16, 24], [32, 40], [40, 48])) -> SearchSpace:
@@ -343,8 +343,8 @@ def test_drop_path_rises_over_the_blocks_of_all_stages() -> None:
 def test_drop_path_acts_on_both_branches() -> None:
     block = S3(space=space(), drop_path_rate=1.0).train().stages[-1].blocks[-1]
     x = torch.randn(2, 4, 4, 48)
-    assert torch.equal(block(x, WindowTables(x.device)), x)
-    assert not torch.equal(block.eval()(x, WindowTables(x.device)), x)
+    assert torch.equal(block(x, 2, WindowTables(x.device)), x)
+    assert not torch.equal(block.eval()(x, 2, WindowTables(x.device)), x)
 
 
 def test_initialisation_is_the_published_one() -> None:
@@ -392,7 +392,7 @@ def test_bad_settings(settings: dict, message: str) -> None:
 @pytest.mark.parametrize(
     ('stage', 'message'),
     [
-        (dict(embed_dim=[48, 32], depth=1), r'embed_dim of an S3 space should list numbers, smallest first'),
+        (dict(embed_dim=[48, 32], depth=1), r'embed_dim of the S3 space should list numbers, smallest first'),
         (dict(embed_dim=[48], depth=[0, 1]), r'stages\[0\].blocks is empty; a stage of S3 has at least one block'),
         (dict(embed_dim=[48], depth=2, optional=[0]), 'stages in which only last blocks are absent'),
         (dict(embed_dim=[48], depth=1, resolution=7), r'stages\[0\].resolution is unknown; S3 has embed_dim here'),

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from tests.families import FAMILIES
 from vitnas_core.backbones import ViTRes
-from vitnas_core.utils.counting import count_macs
 from vitnas_core.errors import ArchError, SpaceError, VitnasError
 from vitnas_core.spaces import Arch
+from vitnas_core.utils.counting import count_macs
 
 FAMILY = FAMILIES['vit_res']
 
@@ -126,9 +126,9 @@ def test_refusals() -> None:
         return changed
 
     for changes, words in (
-        (dict(embed_dim=[20, 40]), r'stages\[1\].embed_dim of a ViTRes space should be at least 24'),
-        (dict(head_dim=[8, 12]), 'head_dim of a ViTRes space should have one option'),
-        (dict(embed_dim=[32.5, 40]), 'embed_dim of a ViTRes space should list whole numbers'),
+        (dict(embed_dim=[20, 40]), r'stages\[1\].embed_dim of the ViTRes space should be at least 24'),
+        (dict(head_dim=[8, 12]), 'head_dim of the ViTRes space should have one option'),
+        (dict(embed_dim=[32.5, 40]), r'stages\[1\].embed_dim should be a whole number above 0, but got 32.5'),
     ):
         with pytest.raises(SpaceError, match=words):
             ViTRes(space=space(**changes))

@@ -67,7 +67,7 @@ def test_a_place_in_the_middle_may_be_empty() -> None:
     model.set_arch(data)
     fixed, x = model.extract(), torch.randn(1, 3, 32, 32)
     assert torch.equal(fixed(x)[0], model(x)[0])
-    with pytest.raises(ArchError, match=r'stages\[0\].blocks\[1\] is there; the weights have none at this place'):
+    with pytest.raises(ArchError, match=r'stages\[0\].blocks\[1\] is there; the weights have no such block'):
         fixed.set_arch(model.space.largest())
 
 
@@ -77,7 +77,7 @@ def test_heads_that_do_not_divide_the_width(cls: type) -> None:
     space = dict(family=cls.family, stages=[dict(embed_dim=[12], depth=[1], block=block)])
     space |= dict(patch_size=[8]) if cls is ViTASDeiT else {}
     settings = dict(sr_ratios=(1,)) if cls is ViTASTwins else {}
-    with pytest.raises(SpaceError, match=r'stages\[0\].blocks\[0\].qkv_dim offers 18, which 4 heads do not divide'):
+    with pytest.raises(SpaceError, match=r'stages\[0\].blocks\[0\].qkv_dim is 18, which 4 heads do not divide'):
         cls(space=space, **settings)
     arch = SearchSpace.from_dict(space).largest().to_dict()
     arch['stages'][0]['blocks'][0].update(num_heads=5)

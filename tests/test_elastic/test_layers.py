@@ -1,18 +1,20 @@
 """Elastic layers: an active width equals a plain layer with the cut weights, and is a view."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from vitnas_core.elastic import (
+    Axis,
     DropPath,
     ElasticConv2d,
     ElasticDepthwiseConv2d,
     ElasticLayerNorm,
     ElasticLinear,
     cut,
-    pad_channels,
     prefix,
 )
 
@@ -27,8 +29,9 @@ def test_prefix_is_a_view_and_the_tensor_itself_at_full_size() -> None:
 
 @pytest.mark.parametrize(('inputs', 'outputs'), [(8, 12), (5, 12), (8, 7), (3, 1)])
 def test_linear(inputs: int, outputs: int) -> None:
-    layer, x = ElasticLinear(8, 12), torch.randn(2, 3, inputs)
-    layer.width = outputs
+    width = Axis(12)
+    layer, x = ElasticLinear(8, width), torch.randn(2, 3, inputs)
+    width.set(outputs)
     out = layer(x)
     assert torch.equal(out, F.linear(x, layer.weight[:outputs, :inputs], layer.bias[:outputs]))
     out.sum().backward()
@@ -39,13 +42,13 @@ def test_linear(inputs: int, outputs: int) -> None:
 
 def test_linear_without_bias() -> None:
     layer = ElasticLinear(4, 6, bias=False)
-    layer.width = 2
+    layer.outputs.set(2)
     assert torch.equal(layer(torch.ones(1, 3)), layer.weight[:2, :3].sum(1)[None])
 
 
 def test_convolution() -> None:
     layer, x = ElasticConv2d(3, 8, 4, 4), torch.randn(2, 3, 8, 12)
-    layer.width = 5
+    layer.outputs.set(5)
     assert torch.equal(layer(x), F.conv2d(x, layer.weight[:5], layer.bias[:5], stride=4))
 
 
@@ -87,13 +90,47 @@ def test_norm_uses_the_statistics_of_the_active_channels() -> None:
     assert torch.equal(layer(x), plain(x))
 
 
-def test_pad_channels() -> None:
+def test_layers_follow_their_axes() -> None:
+    """Layers that share an axis are set at once; an axis of several entries per channel follows its source."""
+    embed, heads = Axis(8), Axis(3)
+    qkv, proj, norm = (
+        ElasticLinear(embed, heads.times(6)),
+        ElasticLinear(heads.times(2), embed),
+        ElasticLayerNorm(embed),
+    )
+    assert qkv.weight.shape == (18, 8) and proj.weight.shape == (8, 6) and norm.weight.shape == (8,)
+    embed.set(5)
+    heads.set(2)
+    out = qkv(norm(torch.randn(4, 5)))
+    assert out.shape == (4, 12) and proj(out[:, :4]).shape == (4, 5)
+    other = copy.deepcopy(nn.ModuleList([qkv, proj]))
+    embed.set(8)
+    assert other[1].outputs.width == other[0].inputs.width == 5  # a copy has axes of its own, shared among its layers
+    assert other[1].outputs is other[0].inputs
+
+
+def test_a_masked_axis_leaves_out_what_a_sample_lacks() -> None:
+    heads, embed = Axis(3), Axis(4)
+    layer, x = ElasticLinear(heads.times(2), embed), torch.randn(2, 5, 6)
+    heads.set(3, torch.tensor([[True, True, False], [True, False, False]]))
+    assert torch.equal(layer.inputs.mask, torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0]]).bool())
+    kept = x.clone()
+    kept[0, :, 4:] = kept[1, :, 2:] = 0
+    assert torch.equal(layer(x), F.linear(kept, layer.weight, layer.bias))
+    heads.set(3)
+    assert layer.inputs.mask is None and torch.equal(layer(x), F.linear(x, layer.weight, layer.bias))
+    normed = ElasticLinear(heads.times(2), embed, normed=True)
+    heads.set(3, torch.zeros(2, 3, dtype=torch.bool))
+    assert torch.equal(normed(x), F.linear(x, normed.weight, normed.bias))  # a norm has done it
+
+
+def test_pad() -> None:
     x = torch.randn(2, 3, 4, 4)
-    padded = pad_channels(x, 5, 1)
+    padded = Axis(5).pad(x, 1)
     assert torch.equal(padded[:, :3], x)
     assert padded.shape == (2, 5, 4, 4)
     assert not padded[:, 3:].any()
-    assert pad_channels(x, 3, 1) is x
+    assert Axis(3).pad(x, 1) is x
 
 
 def test_drop_path_drops_whole_samples_and_keeps_the_mean() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitnas_core.elastic import (
+    Axis,
     Channels,
     ElasticConv2d,
     ElasticDepthwiseConv2d,
@@ -126,16 +127,15 @@ def test_layers(name: str) -> None:
     """Each layer against one that is built of the selected channels."""
     pattern = Pattern(name)
     pattern.side = pattern.sides[-1]
-    inputs, outputs = Channels(pattern, 10, [2, 4, 7, 10]), Channels(pattern, 12, [3, 6, 9, 12])
-    linear, conv = ElasticLinear(10, 12), ElasticConv2d(10, 12, 3, padding=1)
-    depthwise, norm = ElasticDepthwiseConv2d(10, 3), ElasticLayerNorm(10)
+    inputs = Axis(10, Channels(pattern, 10, [2, 4, 7, 10]))
+    outputs = Axis(12, Channels(pattern, 12, [3, 6, 9, 12]))
+    linear, conv = ElasticLinear(inputs, outputs), ElasticConv2d(inputs, outputs, 3, padding=1)
+    depthwise, norm = ElasticDepthwiseConv2d(inputs, 3), ElasticLayerNorm(inputs)
     torch.nn.init.normal_(norm.weight)
-    for layer in (linear, conv, depthwise, norm):
-        layer.inputs = inputs
-    linear.outputs = conv.outputs = outputs
     for width, out in itertools.product((2, 4, 7, 10), (3, 6, 9, 12)):
-        columns, rows = inputs.mask(width), outputs.mask(out)
-        linear.width = conv.width = out
+        columns, rows = inputs.active(width), outputs.active(out)
+        inputs.set(width)
+        outputs.set(out)
         x, image = torch.randn(5, width), torch.randn(2, width, 4, 4)
         wanted = torch.nn.functional.linear(x, linear.weight[rows][:, columns], linear.bias[rows])
         torch.testing.assert_close(linear(x), wanted)

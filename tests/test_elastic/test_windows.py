@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from vitnas_core.backbones.s3_layers import WindowAttention
-from vitnas_core.elastic import RelativeBias, Windows, WindowTables, zigzag
+from vitnas_core.elastic import Axis, RelativeBias, Windows, WindowTables, zigzag
 from vitnas_core.elastic.windows import resize_table
+from vitnas_core.families.s3.layers import WindowAttention
 
 CPU = torch.device('cpu')
 MAPS = [(8, 8), (4, 12), (7, 7), (5, 9), (9, 6), (3, 10), (2, 2), (1, 1), (1, 6)]
@@ -41,7 +41,7 @@ def positions(grid: tuple[int, int]) -> list[tuple[int, int]]:
 
 
 def make_attention(size: int, shifted: bool, heads: int = 2, width: int = 6) -> WindowAttention:
-    attention = WindowAttention(width, heads, [size], shifted, shared=True, drop=0.0).double()
+    attention = WindowAttention(Axis(width), Axis(heads), [size], 99, shifted, shared=True, drop=0.0).double()
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return attention
@@ -115,7 +115,7 @@ def test_attention_is_that_over_the_real_tokens_of_a_window(grid: tuple[int, int
     """So neither what the roll puts side by side nor padding has an influence, and biases belong to their offsets."""
     attention = make_attention(size, shifted)
     x = torch.randn(2, *grid, 6, dtype=torch.float64)
-    out = attention(x, WindowTables(CPU))
+    out = attention(x, size, WindowTables(CPU))
     window, shift = rule(grid, size, shifted)
     for image, found in zip(x, out):
         torch.testing.assert_close(found, by_loop(attention, image, window, shift), rtol=1e-9, atol=1e-9)
@@ -125,7 +125,7 @@ def test_attention_is_that_over_the_real_tokens_of_a_window(grid: tuple[int, int
 def test_gradients_are_those_of_the_loop(grid: tuple[int, int], size: int, shifted: bool) -> None:
     attention = make_attention(size, shifted)
     x = torch.randn(1, *grid, 6, dtype=torch.float64, requires_grad=True)
-    ours, loop = attention(x, WindowTables(CPU)), by_loop(attention, x[0], *rule(grid, size, shifted))[None]
+    ours, loop = attention(x, size, WindowTables(CPU)), by_loop(attention, x[0], *rule(grid, size, shifted))[None]
     inputs, weight = [x, *attention.parameters()], torch.randn_like(ours)
     for a, b in zip(torch.autograd.grad(ours, inputs, weight), torch.autograd.grad(loop, inputs, weight)):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
@@ -134,14 +134,14 @@ def test_gradients_are_those_of_the_loop(grid: tuple[int, int], size: int, shift
 def test_padding_is_not_seen_whatever_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even large values of it, with a map of which most is padding."""
     attention, x = make_attention(4, True), torch.randn(1, 5, 9, 6, dtype=torch.float64)
-    expected, enter = attention(x, WindowTables(CPU)), Windows.enter
+    expected, enter = attention(x, 4, WindowTables(CPU)), Windows.enter
 
     def with_noise(self: Windows, tokens: Tensor) -> Tensor:
         real = enter(self, torch.ones_like(tokens))
         return torch.where(real > 0, enter(self, tokens), 3 * torch.randn_like(real))
 
     monkeypatch.setattr(Windows, 'enter', with_noise)
-    torch.testing.assert_close(attention(x, WindowTables(CPU)), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(attention(x, 4, WindowTables(CPU)), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize('size', [1, 2, 3, 7])

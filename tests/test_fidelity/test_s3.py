@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 from tools.converters.s3 import to_official, to_vitnas
 from vitnas_core.backbones import S3
-from vitnas_core.utils.counting import count_params
 from vitnas_core.elastic import Windows, WindowTables
 from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.utils.counting import count_params
 from vitnas_core.zoo import arch_names, entry, load_arch
 
 FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 's3'

@@ -12,8 +12,8 @@ from mmpretrain.models import SVT
 from tools.converters.twins import to_mmpretrain, to_vitnas
 from vitnas_core import zoo
 from vitnas_core.backbones import ViTASTwins
-from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.spaces import Arch
+from vitnas_core.utils.counting import count_macs, count_params
 
 FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'vitas'
 SPACES = json.loads((FOLDER / 'spaces.json').read_text())

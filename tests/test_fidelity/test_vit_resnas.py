@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 from tools.converters.vit_resnas import to_official, to_vitnas
 from vitnas_core.backbones import ViTRes
-from vitnas_core.utils.counting import count_params
 from vitnas_core.elastic import masked_layer_norm
 from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.utils.counting import count_params
 from vitnas_core.zoo import entry, load_space
 
 FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'vit_resnas'

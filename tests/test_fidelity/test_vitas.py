@@ -14,10 +14,11 @@ from safetensors.torch import load_file
 
 from tools.converters.vitas import to_official, to_vitnas
 from vitnas_core.backbones import ViTASDeiT
-from vitnas_core.utils.counting import count_params
-from vitnas_core.costs.vitas_deit import published_macs
 from vitnas_core.elastic import influence_gap, shares
+from vitnas_core.families.vitas.arch import DEIT as SCHEMA
+from vitnas_core.families.vitas.arch import block_cost
 from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.utils.counting import count_params
 
 FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'vitas'
 DATA = json.loads((FOLDER / 'cases.json').read_text())
@@ -63,6 +64,15 @@ def space() -> SearchSpace:
     return SearchSpace.from_dict(
         dict(family='vitas_deit', patch_size=sorted(SPACE['patches'], reverse=True), stages=[stage])
     )
+
+
+def published_macs(arch: Arch, side: int = 224, num_classes: int = 1000) -> int:
+    """The release's count, which the paper prints: no class token, and a classifier that reads every other token."""
+    network = SCHEMA.read(arch)
+    (stage,), patch = network.stages, network.patch_size
+    tokens = (side // patch) ** 2
+    blocks = sum(block_cost(block, stage.embed_dim, tokens).macs for block in stage.blocks if block is not None)
+    return tokens * stage.embed_dim * (3 * patch**2 + num_classes) + blocks
 
 
 def load(model: ViTASDeiT, state: dict[str, torch.Tensor]) -> torch.nn.Linear:

@@ -15,6 +15,7 @@ from tests.families import FAMILIES, Family
 from tests.stock import backbone_cfg, fpn, fpn_segmentor, mask_rcnn
 from tests.test_models import classifier
 from vitnas_core.backbones import NASViT, elastic_backbone
+from vitnas_core.backbones.depths import layer_depths, position_weights
 from vitnas_core.errors import VitnasError
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
@@ -58,7 +59,7 @@ def groups_of(model: nn.Module, optimizer: dict[str, Any] | None = None, **param
 @every_family
 def test_depths(family: Family) -> None:
     backbone = family.elastic(out_indices=(0, -1))
-    depths = backbone.layer_depths()
+    depths = layer_depths(backbone)[0]
     assert depths.keys() == dict(backbone.named_parameters()).keys()
     names = {id(module): name for name, module in backbone.named_modules()}
     blocks = [names[id(block)] for stage in backbone.stage_blocks() for block in stage]
@@ -71,28 +72,31 @@ def test_depths(family: Family) -> None:
     last = {name for name in outside if name.startswith('norm')}
     assert {outside[name] for name in last} == ({len(blocks) + 1} if last else set())
     assert bool(last) == (family.cls is not NASViT)  # whose maps come as they are
-    assert set(depths.values()) == set(range(len(blocks) + 1 + bool(last))) and backbone.num_depths == len(blocks) + 2
+    assert (
+        set(depths.values()) == set(range(len(blocks) + 1 + bool(last)))
+        and layer_depths(backbone)[1] == len(blocks) + 2
+    )
 
 
 def test_a_merging_counts_to_the_block_behind_it() -> None:
-    depths = FAMILIES['s3'].elastic().layer_depths()
+    depths = layer_depths(FAMILIES['s3'].elastic())[0]
     merging = {depth for name, depth in depths.items() if name.startswith('stages.1.merging.')}
     assert merging == {depths['stages.1.blocks.0.fc1.weight']} == {3}
     assert depths['stages.0.blocks.1.fc1.weight'] == 2 and depths['norm1.weight'] == 6
 
 
 def test_positions() -> None:
-    assert {n for n in FAMILIES['autoformer'].elastic().position_weights() if 'blocks' not in n} == {
+    assert {n for n in position_weights(FAMILIES['autoformer'].elastic()) if 'blocks' not in n} == {
         'cls_token',
         'pos_embed',
     }
     assert {
         name.rpartition('relative.')[2]
-        for name in FAMILIES['autoformer'].elastic().position_weights()
+        for name in position_weights(FAMILIES['autoformer'].elastic())
         if 'blocks' in name
     } == {'key_vertical', 'key_horizontal', 'value_vertical', 'value_horizontal'}
     for name, tables in (('s3', {'shared'}), ('s3-per-window', {'2', '3'})):
-        positions = FAMILIES[name].elastic().position_weights()
+        positions = position_weights(FAMILIES[name].elastic())
         assert {position.rpartition('bias.tables.')[2] for position in positions} == tables
 
 
@@ -102,7 +106,7 @@ def test_positions_are_just_what_is_no_layer(family: Family) -> None:
     for name, parameter in backbone.named_parameters():
         owner = backbone.get_submodule(name.rpartition('.')[0])
         layer = isinstance(owner, (nn.Linear, nn.Conv2d, nn.LayerNorm, nn.BatchNorm2d)) and owner is not backbone
-        assert (name in backbone.position_weights()) != layer, name
+        assert (name in position_weights(backbone)) != layer, name
         assert parameter.ndim > 0
 
 
@@ -115,8 +119,8 @@ def test_rates_and_decays(family: Family, kind: str) -> None:
     model = build(family, kind)
     groups, backbone = groups_of(model), elastic_backbone(model)
     assert groups.keys() == {name for name, p in model.named_parameters() if p.requires_grad}
-    depths, positions = backbone.layer_depths(), backbone.position_weights()
-    last = backbone.num_depths - 1
+    depths, positions = layer_depths(backbone)[0], position_weights(backbone)
+    last = layer_depths(backbone)[1] - 1
     norms = {
         f'{name}.{leaf}'
         for name, module in model.named_modules()
@@ -158,7 +162,7 @@ def test_agrees_with_mmpretrains_own(family: Family) -> None:
     assert theirs.keys() == ours.keys()
     for name, group in theirs.items():
         assert ours[name]['lr'] == pytest.approx(group['lr']), name
-        if name.removeprefix('backbone.') not in model.backbone.position_weights():
+        if name.removeprefix('backbone.') not in position_weights(model.backbone):
             assert ours[name]['weight_decay'] == group['weight_decay'], name
     assert model.get_layer_depth('head.fc.weight') == (max(g['layer_id'] for g in theirs.values()),) * 1 + (
         max(g['layer_id'] for g in theirs.values()) + 1,
@@ -225,7 +229,7 @@ def test_a_step_moves_deep_weights_more() -> None:
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     wrapper.step()
-    depths = model.backbone.layer_depths()
+    depths = layer_depths(model.backbone)[0]
     for name, parameter in model.named_parameters():
         depth = depths.get(name.removeprefix('backbone.'), max(depths.values()))
         moved = (before[name] - parameter).mean()

@@ -167,7 +167,7 @@ def test_multi_arch_leaves_the_architecture_of_before_and_says_who_learns_nothin
     backbone.set_arch(archs[1])
     for size in (4, 2, 2):
         rule.step(model, make_batch(size=size), archs, wrapper(model))
-    assert backbone.arch == archs[1] and backbone.running == (archs[1],)
+    assert backbone.arch == archs[1] and backbone.active.archs == (archs[1],)
     with torch.no_grad():
         alone = backbone(torch.zeros(4, 3, 32, 32).double())[-1]
     assert not alone[:, backbone.out_channels(archs[1])[-1] :].any()
@@ -180,7 +180,7 @@ def test_multi_arch_knows_what_all_architectures_share(monkeypatch: pytest.Monke
     """The batch norms of ViT-Res's stem see the whole batch, as in the published code; elsewhere they are refused."""
     model, rule = make_model('vit_res'), MultiArch()
     rule.check(MultiArchSampler(4), model)
-    monkeypatch.setattr(elastic_backbone(model), 'shared_modules', tuple)
+    monkeypatch.setattr(elastic_backbone(model), 'entry_modules', tuple)
     with pytest.raises(VitnasError, match=r'cannot train backbone\.patch_embed\.conv1\.1'):
         rule.check(MultiArchSampler(4), model)
 

@@ -9,9 +9,9 @@ import torch
 
 from vitnas_core import zoo
 from vitnas_core.backbones import FAMILIES
-from vitnas_core.utils.counting import count_params
 from vitnas_core.errors import ArchError, SpaceError, VitnasError
 from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.utils.counting import count_params
 
 every_entry = pytest.mark.parametrize('name', zoo.arch_names())
 

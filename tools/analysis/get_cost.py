@@ -8,7 +8,6 @@ from pathlib import Path
 
 from vitnas_core import zoo
 from vitnas_core.backbones import FAMILIES
-from vitnas_core.costs import priced_size
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.utils.text import table
 
@@ -38,8 +37,8 @@ def main(args: list[str] | None = None) -> None:
             family, own = FAMILIES[arch.family], zoo.entry(ref).input_size if ref in zoo.arch_names() else (224, 224)
             given = (options.shape[0], options.shape[-1]) if options.shape else own
             built_for = {'img_size': own} if 'img_size' in family.cost_settings else {}
-            cost = family.cost(arch, given, options.num_classes, **built_for)  # type: ignore[call-arg]
-            size = priced_size(arch, given, {})
+            cost = family.cost(arch, given, options.num_classes, **built_for)
+            size = family.priced_size(arch, given)
         except VitnasError as err:
             sys.exit(f'{type(err).__name__}: {err}' + f' ({ref})' * (str(ref) not in str(err)))
         rows.append([Path(ref).name, arch.family, f'{size[0]} x {size[1]}', f'{cost.params:,}', f'{cost.macs:,}'])

@@ -24,10 +24,10 @@ from torch.utils.flop_counter import FlopCounterMode
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from vitnas_core.auto import owner_of
 from vitnas_core.costs import Cost
-from vitnas_core.utils.counting import count_params
 from vitnas_core.errors import VitnasError
 from vitnas_core.launch import read_config
 from vitnas_core.models import backbone_of, model_config
+from vitnas_core.utils.counting import count_params
 from vitnas_core.utils.text import table
 
 SHAPES = {'mmdet': (800, 1280), 'mmseg': (512, 512)}

@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script,
 from tools.converters.common import check_shapes, config_line, digest, make_parser, parse, read, refusing, write
 from vitnas_core import zoo
 from vitnas_core.backbones import AutoFormer, cut_to_shape
-from vitnas_core.costs.autoformer import HEAD_DIM, read_autoformer
 from vitnas_core.errors import CheckpointError
+from vitnas_core.families.autoformer.arch import HEAD_DIM, SCHEMA
 from vitnas_core.spaces import SearchSpace
 
 # Official name → ours. `blocks.{i}.` stands before those of a block.
@@ -142,11 +142,11 @@ def find_space(official: Mapping[str, Tensor], name: str | None = None) -> Searc
     spaces = [zoo.load_space(n) for n in ([name] if name else zoo.space_names())]
     sizes = []
     for space in (space for space in spaces if space.family == AutoFormer.family):
-        embed_dim, choices = read_autoformer(space.largest())
-        most = max(heads for heads, _ in choices)
-        if embed_dim <= width and len(choices) == depth and most == heads:
+        (stage,) = SCHEMA.read(space.largest()).stages
+        most = max(block.num_heads for block in stage.blocks)
+        if stage.embed_dim <= width and len(stage.blocks) == depth and most == heads:
             return space
-        sizes.append(f'{space.name} (width from {embed_dim}, depth {len(choices)}, {most} heads)')
+        sizes.append(f'{space.name} (width from {stage.embed_dim}, depth {len(stage.blocks)}, {most} heads)')
     raise CheckpointError(
         f'the file holds a supernet of width {width}, depth {depth}, {heads} heads, which is none of '
         f'{"; ".join(sizes) or f"an AutoFormer space ({name})"}'

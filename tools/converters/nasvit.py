@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script,
 from tools.converters.common import check_shapes, config_line, digest, make_parser, parse, read, refusing, write
 from vitnas_core import zoo
 from vitnas_core.backbones import NASViT
-from vitnas_core.backbones.nasvit_layers import COLUMNS
-from vitnas_core.costs.nasvit import HEAD_DIM, VALUE_RATIO
-from vitnas_core.elastic import MBConv, zigzag
+from vitnas_core.elastic import zigzag
 from vitnas_core.errors import CheckpointError, VitnasError
+from vitnas_core.families.nasvit.arch import HEAD_DIM, VALUE_RATIO
+from vitnas_core.families.nasvit.layers import COLUMNS, MBConv
 from vitnas_core.spaces import SearchSpace
 
 WINDOW = 18

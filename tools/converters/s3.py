@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script,
 from tools.converters.common import check_shapes, config_line, digest, make_parser, parse, read, refusing, write
 from vitnas_core import zoo
 from vitnas_core.backbones import S3
-from vitnas_core.costs.reading import stage_maps
-from vitnas_core.costs.s3 import HEAD_DIM, read_s3
+from vitnas_core.costs.algebra import stage_maps
 from vitnas_core.elastic import zigzag
 from vitnas_core.errors import CheckpointError, VitnasError
+from vitnas_core.families.s3.arch import HEAD_DIM, SCHEMA
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.fileio import atomic_write
 
@@ -151,7 +151,7 @@ def to_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if official_name(shared, stages) is None:
             raise CheckpointError(f'not a vitnas S3 checkpoint: {name} is none of its tensors')
         ours[shared] = tensor
-    for s, stage in enumerate(read_s3(check(ours))):
+    for s, stage in enumerate(SCHEMA.read(check(ours)).stages):
         for b, block in enumerate(stage.blocks):
             if (inner := HEAD_DIM * block.num_heads) != stage.embed_dim:
                 raise CheckpointError(
@@ -209,7 +209,7 @@ def find_settings(state: Mapping[str, Tensor], arch: Arch) -> dict[str, Any]:
     """Arguments of the backbone, beside its architecture, that are not the default's."""
     patch_size = state['backbone.patch_embed.proj.weight'].shape[-1]
     settings = {} if patch_size == 4 else dict(patch_size=patch_size)
-    windows = [max(block.window_size for block in stage.blocks) for stage in read_s3(arch)]
+    windows = [max(block.window_size for block in stage.blocks) for stage in SCHEMA.read(arch).stages]
     maps = stage_maps((224, 224), max(1, patch_size), len(windows))
     if any(window > side for window, (side, _) in zip(windows, maps)):  # clamped there, and the tables cut
         settings['img_size'] = max(window * patch_size * 2**s for s, window in enumerate(windows))
@@ -247,14 +247,11 @@ def find_entry(arch: Arch, patch_size: int = 4) -> zoo.ZooEntry | None:
         if entry.arch.family != S3.family:
             continue
         maps = stage_maps(entry.input_size, patch_size, len(entry.arch.stages))
-        clamped = [
-            (
-                stage.embed_dim,
-                tuple(block._replace(window_size=min(block.window_size, *size)) for block in stage.blocks),
-            )
-            for stage, size in zip(read_s3(entry.arch), maps)
-        ]
-        if clamped == list(read_s3(arch)):
+        clamped = entry.arch.to_dict()
+        for stage, size in zip(clamped['stages'], maps):
+            for block in stage['blocks']:
+                block['window_size'] = min(block['window_size'], *size)
+        if Arch.from_dict(clamped) == arch:
             return entry
     return None
 

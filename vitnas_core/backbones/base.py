@@ -105,7 +105,7 @@ class ElasticBackbone(ElasticModule):
             ArchError: One does not fit the weights; what was active stays.
         """
         loaded = [self.load(arch) for arch in archs]
-        mixture = Mixture(*(tuple(part) for part in zip(*loaded)), way, interleaved) if loaded else Mixture((), ())
+        mixture = Mixture(tuple(a for a, _ in loaded), tuple(n for _, n in loaded), way, interleaved)
         if way == 'masked' and self.why_not_masked():
             raise VitnasError(f"{self.why_not_masked()}; use way='sliced'")
         self.active.mixture = mixture

@@ -35,7 +35,7 @@ def layer_depths(backbone: ElasticBackbone) -> tuple[dict[str, int], int]:
 
 
 def position_weights(backbone: nn.Module) -> set[str]:
-    """Names of tokens, position tables and scaling vectors: all but weights of linear layers, convolutions and norms."""
+    """Names of tokens, position tables and scaling vectors: what is in no linear layer, convolution or norm."""
     layers = (nn.Linear, nn.Conv2d, nn.LayerNorm, _BatchNorm)
     known = {
         id(parameter)

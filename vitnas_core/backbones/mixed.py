@@ -127,12 +127,12 @@ class Active:
                 key = (axis.most, *wanted)
                 if key not in made:
                     made[key] = torch.arange(axis.most, device=x.device) < self._each(wanted)[:, None]
-                axis.width, axis.mask = axis.most, made[key]
+                axis.set(axis.most, made[key])
             yield
         finally:
             self._owners = []
             for axis in axes:
-                axis.mask = None
+                axis.set(axis.most)
             backbone.switch(self.arch, self.network)
 
 

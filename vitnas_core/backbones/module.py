@@ -5,20 +5,19 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from mmengine.model import BaseModule, PretrainedInit, initialize
-from torch import Tensor, nn
+from torch import nn
 from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost, Count
 from ..elastic import Axes, Axis, Channels, Pattern, PositionTable, Reorder, importance_orders
 from ..errors import ArchError, VitnasError
-from ..spaces import Arch, Schema, SearchSpace
+from ..spaces import Arch, Limits, Schema, SearchSpace
 from ..utils import checks
 from .mixed import Active
 from .pretrained import NOTE, Note, check_note, cut_to_shape, load_pretrained
@@ -42,6 +41,8 @@ CHECKS: dict[str, checks.Check] = {
     'official': checks.flag,
 }
 """The check of each setting that means the same in every family."""
+
+_NO_SETTINGS = ('self', 'arch', 'space', 'init_cfg')
 
 
 class ElasticModule(BaseModule):
@@ -68,8 +69,14 @@ class ElasticModule(BaseModule):
     family: ClassVar[str]
     """What ``family`` says in the files of its architectures."""
 
+    defaults: ClassVar[dict[str, Any]]
+    """The settings and their defaults, as the signature of the constructor states them."""
+
     cost_settings: ClassVar[tuple[str, ...]]
     """The settings that the cost depends on."""
+
+    cost_defaults: ClassVar[dict[str, Any]]
+    """Their defaults, as they are used."""
 
     checks: ClassVar[Mapping[str, checks.Check]] = {}
     """Checks of the settings that only this family has."""
@@ -99,12 +106,12 @@ class ElasticModule(BaseModule):
         for setting in self.space_settings:
             if arch is not None and given[setting] is not None:
                 raise VitnasError(f'`{setting}` is for a `space`; a fixed `arch` stores what it uses')
-        own = signature_defaults(type(self)).keys() - set(self.space_settings)
+        own = self.defaults.keys() - set(self.space_settings)
         self.settings = self.check_settings({key: value for key, value in given.items() if key in own})
         self.schema.check_space(self.space)
         self.largest: Any = self.schema.read(self.space.largest())
         """The typed choices of the largest architecture, which size the weights."""
-        self.limits = self.schema.limits(self.space)
+        self.limits = Limits.of_space(self.schema, self.space)
         shared = Pattern(self.settings.get('sharing', 'ordinal'))
         self.pattern = shared if self.space.size() > 1 else Pattern('ordinal')
         """How architectures of different widths share channels; a fixed network, which shares none, has one side."""
@@ -119,8 +126,11 @@ class ElasticModule(BaseModule):
         super().__init_subclass__(**kwargs)
         if 'schema' in cls.__dict__:
             cls.family = cls.schema.family
-            parameters = inspect.signature(cls.cost_of).parameters.values()
-            cls.cost_settings = tuple(own.name for own in parameters if own.kind is own.KEYWORD_ONLY)
+            given = inspect.signature(cls.__init__).parameters.values()
+            cls.defaults = {own.name: own.default for own in given if own.name not in _NO_SETTINGS}
+            asked = inspect.signature(cls.cost_of).parameters.values()
+            cls.cost_settings = tuple(own.name for own in asked if own.kind is own.KEYWORD_ONLY)
+            cls.cost_defaults = cls.check_settings({name: cls.defaults[name] for name in cls.cost_settings})
 
     # what a family writes
 
@@ -190,7 +200,7 @@ class ElasticModule(BaseModule):
     def switch(self, arch: Arch, network: Any) -> None:
         """Activate an architecture that fits, given its typed choices too."""
         for axis, width in self.widths(network):
-            axis.width = width
+            axis.set(width)
         self.active.arch, self.active.network = arch, network
 
     def load(self, ref: ArchRef) -> tuple[Arch, Any]:
@@ -212,14 +222,16 @@ class ElasticModule(BaseModule):
             ArchError: They cannot; the message begins with the path of what is wrong.
         """
         network = self.schema.read(arch)
-        self.schema.check_fits(network, self.limits)
+        self.limits.check_network(network)
         self.check_weights(network)
         return network
 
     # costs
 
     @classmethod
-    def cost(cls, arch: ArchRef, input_size: int | tuple[int, int] = 224, num_classes: int = 0, **settings: Any) -> Cost:
+    def cost(
+        cls, arch: ArchRef, input_size: int | tuple[int, int] = 224, num_classes: int = 0, **settings: Any
+    ) -> Cost:
         """Parameters and multiply-accumulates of an architecture, without building it.
 
         Args:
@@ -231,7 +243,12 @@ class ElasticModule(BaseModule):
         Raises:
             VitnasError: The architecture is not of this family, or a setting is not valid.
         """
-        return cls._count(arch, input_size, num_classes, _cost_settings(cls, **settings))
+        for name in settings:
+            if name not in cls.cost_defaults:
+                raise VitnasError(
+                    f'`{name}` is no setting of the cost of {cls.__name__}, which has {", ".join(cls.cost_defaults)}'
+                )
+        return cls._count(arch, input_size, num_classes, {**cls.cost_defaults, **cls.check_settings(settings)})
 
     def price(self, arch: ArchRef, input_size: int | tuple[int, int], num_classes: int = 0) -> Cost:
         """:meth:`cost` with this module's own settings."""
@@ -327,7 +344,7 @@ class ElasticModule(BaseModule):
         """
         init_cfgs = [self.init_cfg] if isinstance(self.init_cfg, dict) else list(self.init_cfg or [])
         pretrained = [cfg for cfg in init_cfgs if cfg['type'] in PRETRAINED]
-        if self.is_init or not pretrained:
+        if self.is_init or not pretrained:  # type: ignore[has-type]  # mmengine declares no types
             super().init_weights()
             return
         initialize(self, [cfg for cfg in init_cfgs if cfg not in pretrained])
@@ -346,25 +363,3 @@ class ElasticModule(BaseModule):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if hasattr(destination, '_metadata'):
             destination._metadata.setdefault(prefix[:-1], {})[NOTE] = self.note()
-
-
-def _cost_settings(cls: type[ElasticModule], **settings: Any) -> dict[str, Any]:
-    """All settings that the cost depends on, checked, given some."""
-    if not settings:
-        return _default_cost_settings(cls)
-    for name in settings:
-        if name not in cls.cost_settings:
-            raise VitnasError(f'`{name}` is no setting of the cost of {cls.__name__}: {", ".join(cls.cost_settings)}')
-    return {**_default_cost_settings(cls), **cls.check_settings(settings)}
-
-
-@cache
-def _default_cost_settings(cls: type[ElasticModule]) -> dict[str, Any]:
-    return cls.check_settings({name: signature_defaults(cls)[name] for name in cls.cost_settings})
-
-
-@cache
-def signature_defaults(cls: type[ElasticModule]) -> dict[str, Any]:
-    """The settings of a module and their defaults, as the signature of its constructor states them."""
-    parameters = inspect.signature(cls.__init__).parameters.values()
-    return {own.name: own.default for own in parameters if own.name not in ('self', 'arch', 'space', 'init_cfg')}

@@ -186,7 +186,9 @@ def _cut(
 
 
 def cut_to_shape(
-    source: Mapping[str, Tensor], target: Mapping[str, Tensor], axes: Mapping[str, tuple[Channels | None, ...]] | None = None
+    source: Mapping[str, Tensor],
+    target: Mapping[str, Tensor],
+    axes: Mapping[str, tuple[Channels | None, ...]] | None = None,
 ) -> dict[str, Tensor]:
     """Cut tensors, by name, to the part that a smaller network holds; see :func:`cut`.
 

@@ -27,6 +27,11 @@ class StagedBackbone(ElasticBackbone):
     outs: tuple[int, ...]
     """The stages whose features are returned."""
 
+    @property
+    def embed_dims(self) -> tuple[int, ...]:
+        """Width of the weights of each stage."""
+        return tuple(embed.most for embed in self.embeds)
+
     def begin_stages(self) -> None:
         """Make the axes of the stages; ``out_indices`` may count from the last."""
         count = len(self.largest.stages)

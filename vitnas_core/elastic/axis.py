@@ -42,18 +42,19 @@ class Axis:
         """How many channels are active."""
         return self._width
 
-    @width.setter
-    def width(self, width: int) -> None:
-        self._width = width
-
     @property
     def mask(self) -> Tensor | None:
         """Which channels each sample has, (B, most); None where all samples have the same."""
         return self._mask
 
-    @mask.setter
-    def mask(self, mask: Tensor | None) -> None:
-        self._mask = mask
+    def set(self, width: int, mask: Tensor | None = None) -> None:
+        """Activate a width.
+
+        Args:
+            width: How many channels are active.
+            mask: Which of them each sample has, (B, most). Defaults to None: all samples have the same.
+        """
+        self._width, self._mask = width, mask
 
     def times(self, entries: int) -> Axis:
         """The same channels where each has several entries, e.g. the queries, keys and values of a head."""

@@ -177,7 +177,9 @@ class RelativeBias(nn.Module):
     def forward(self, size: int, windows: Windows, num_heads: int, common: WindowTables) -> Tensor:
         """The bias (heads, tokens, tokens) of a window that is asked for, where it may be clamped to a smaller one."""
         side = 2 * windows.size - 1
-        table = take(self.tables[self._name(size)], (num_heads, self.heads.channels), (side, None), (side, None)).flatten(1)
+        table = take(
+            self.tables[self._name(size)], (num_heads, self.heads.channels), (side, None), (side, None)
+        ).flatten(1)
         return table.index_select(1, common.entries(*(windows.size,) * 3)).unflatten(1, (windows.size**2, -1))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..utils.checks import size as as_size
 from ..errors import VitnasError
 from ..spaces import Arch, Choices, SearchSpace, Stage
 from ..spaces.grammar import ChoiceSpace
+from ..utils.checks import size as as_size
 from .table import BlockKey, LatencyTable, StageKey, Validation, block_keys, stage_keys
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from .arch import Arch, Block, Choices, Stage, Value
 from .evolving import StageDimension, stage_dimensions
 from .grammar import ChoiceSpace, StageSpace
+from .limits import Limits
 from .schema import Schema
 from .space import ABSENT, Dimension, SearchSpace
 
@@ -13,6 +14,7 @@ __all__ = [
     'ChoiceSpace',
     'Choices',
     'Dimension',
+    'Limits',
     'Schema',
     'SearchSpace',
     'Stage',

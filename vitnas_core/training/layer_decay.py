@@ -8,6 +8,7 @@ from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
 from ..backbones import elastic_backbone
+from ..backbones.depths import layer_depths, position_weights
 from ..errors import VitnasError
 from ..registry import OPTIM_WRAPPER_CONSTRUCTORS
 
@@ -69,8 +70,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         names = {id(parameter): name for name, parameter in module.named_parameters()}
         backbone = elastic_backbone(module)
         where = next(f'{name}.' if name else '' for name, part in module.named_modules() if part is backbone)
-        depths, positions = backbone.layer_depths(), backbone.position_weights()
-        last, decay = backbone.num_depths - 1, self.paramwise_cfg['layer_decay']
+        (depths, count), positions = layer_depths(backbone), position_weights(backbone)
+        last, decay = count - 1, self.paramwise_cfg['layer_decay']
         groups: dict[tuple, dict[str, Any]] = {}
         for group in params:
             name = names.pop(id(group['params'][0]), None)

@@ -179,7 +179,7 @@ class SupernetTrainLoop(BaseLoop):
 
 def _check_norms(backbone: ElasticBackbone) -> None:
     """A batch norm that mmengine has made a synchronised one has one width."""
-    shared = {part for module in backbone.shared_modules() for part in module.modules()}
+    shared = {part for module in backbone.entry_modules() for part in module.modules()}
     kinds = (nn.SyncBatchNorm, SyncBatchNorm)
     found = [name for name, part in backbone.named_modules() if isinstance(part, kinds) and part not in shared]
     if found:

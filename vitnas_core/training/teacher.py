@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from mmengine.registry import MODELS as MM_MODELS
 from torch import Tensor, nn
 
-from ..backbones.base import PRETRAINED
+from ..backbones.module import PRETRAINED
 from ..checkpoints import load_weights
 from ..errors import VitnasError
 from ..registry import MODELS

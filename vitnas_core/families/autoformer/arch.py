@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ...costs.algebra import NOTHING, Count, add, attention, conv, depthwise, grid, linear, norm, table, total
-from ...spaces.schema import NetworkRecord, Record, Schema, StageRecord, parts, ratio, units, whole
+from ...spaces.records import NetworkRecord, Record, StageRecord, parts, ratio, units, whole
+from ...spaces.schema import Schema
 
 HEAD_DIM = 64
 """Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""

@@ -32,6 +32,7 @@ from ...elastic import (
 )
 from ...errors import ArchError, VitnasError
 from ...registry import MODELS
+from ...spaces import Limits
 from ...utils import checks
 from .arch import HEAD_DIM, PEG_SIDE, POSITIONS, SCHEMA, Choices, cost, units
 
@@ -202,7 +203,7 @@ class AutoFormer(ElasticBackbone):
         widths = self.space.stages[0].choices.values_of('embed_dim')
         self.embed = embed = self.axis(widths, embed_dims)
         if embed_dims is not None:
-            self.limits = self.schema.limits(self.space, embed_dim=embed_dims)
+            self.limits = Limits.of_space(self.schema, self.space, embed_dim=embed_dims)
 
         self.patch_embed = ElasticConv2d(3, embed, patch_size, patch_size)
         self.cls_token = self.table(1, 1, embed)
@@ -258,6 +259,11 @@ class AutoFormer(ElasticBackbone):
                 f'has {fewest} blocks, but got {indices!r}'
             )
         return indices
+
+    @property
+    def embed_dims(self) -> int:
+        """Width of the weights."""
+        return self.embed.most
 
     @property
     def _fewest(self) -> int:

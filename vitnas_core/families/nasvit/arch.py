@@ -8,12 +8,26 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ...costs.algebra import NOTHING, Count, add, attention, conv, depthwise, grid, last_stage, linear, norm, table, total
+from ...costs.algebra import (
+    NOTHING,
+    Count,
+    add,
+    attention,
+    conv,
+    depthwise,
+    grid,
+    last_stage,
+    linear,
+    norm,
+    table,
+    total,
+)
 from ...errors import ArchError, SpaceError
+from ...spaces.arch import Arch, Stage
 from ...spaces.arch import Choices as Values
-from ...spaces.arch import Stage
 from ...spaces.grammar import ChoiceSpace
-from ...spaces.schema import NetworkRecord, Record, Schema, StageRecord, flag, parts, whole
+from ...spaces.records import NetworkRecord, StageRecord, flag, parts, whole
+from ...spaces.schema import Schema
 from ...spaces.space import SearchSpace
 from ...utils import checks
 
@@ -105,7 +119,7 @@ class Choices(NetworkRecord):
 class _Schema(Schema):
     """The kind of a stage goes by its place, and by whether it has an MLP."""
 
-    def stage_type(self, stages: int, s: int, choices: Values | ChoiceSpace) -> type[StageRecord]:
+    def stage_type(self, stages: int, s: int, choices: Values | ChoiceSpace) -> Any:
         """Stem, head, convolutions or transformers."""
         if s == 0:
             return StemChoices
@@ -114,7 +128,7 @@ class _Schema(Schema):
         names = [name for name, _ in choices.options] if isinstance(choices, ChoiceSpace) else choices
         return TransformerChoices if 'mlp_ratio' in names or 'num_windows' in names else ConvChoices
 
-    def check_count(self, kind: type[StageRecord], stage: Stage) -> None:
+    def check_count(self, kind: Any, stage: Stage) -> None:
         """A stem and a head have no blocks, other stages at least one."""
         if kind in (StemChoices, HeadChoices):
             if stage.blocks:
@@ -122,10 +136,11 @@ class _Schema(Schema):
         elif not stage.blocks:
             raise ArchError('.blocks should be at least one, each without choices of its own')
 
-    def check(self, network: Any) -> None:
+    def read(self, arch: Arch) -> Any:
         """Refuse what has no stage between stem and head."""
-        if len(network.stages) < 3:
-            raise ArchError(f'stages has {len(network.stages)} entries; NASViT has a stem, stages and a head')
+        if arch.family == self.family and len(arch.stages) < 3:
+            raise ArchError(f'stages has {len(arch.stages)} entries; NASViT has a stem, stages and a head')
+        return super().read(arch)
 
     def check_space(self, space: SearchSpace) -> None:
         """Refuse also a ratio of 1, which is an MBConv without an expansion, beside others."""

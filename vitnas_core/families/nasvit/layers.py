@@ -23,7 +23,16 @@ from ...elastic import (
 )
 from ...elastic.scaling import INIT
 from ...errors import ArchError
-from .arch import HEAD_DIM, VALUE_RATIO, ConvChoices, Size, TransformerChoices, hidden_width, squeezed_width, window_side
+from .arch import (
+    HEAD_DIM,
+    VALUE_RATIO,
+    ConvChoices,
+    Size,
+    TransformerChoices,
+    hidden_width,
+    squeezed_width,
+    window_side,
+)
 
 COLUMNS = 8
 """Scaling vectors that the published code keeps for a depth; it takes the one at the number of tokens modulo 8."""

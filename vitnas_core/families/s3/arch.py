@@ -20,7 +20,8 @@ from ...costs.algebra import (
     table,
     total,
 )
-from ...spaces.schema import NetworkRecord, Record, Schema, StageRecord, parts, ratio, units, whole
+from ...spaces.records import NetworkRecord, Record, StageRecord, parts, ratio, units, whole
+from ...spaces.schema import Schema
 from ...utils.checks import stage_indices
 
 HEAD_DIM = 32

@@ -37,8 +37,9 @@ class S3(StagedBackbone):
             for good, as in the published networks. Defaults to 224.
         patch_size: Side of a patch. Defaults to 4.
         bias: ``'shared'``: the bias table of a block's largest window serves its smaller ones by its centre; or
-            ``'per-window'``: one table per window size. The paper does not say; shared is the entanglement of weights that
-            it takes over from AutoFormer, and lets every step train what all windows use. Defaults to ``'shared'``.
+            ``'per-window'``: one table per window size. The paper does not say; shared is the entanglement of weights
+            that it takes over from AutoFormer, and lets every step train what all windows use. Defaults to
+            ``'shared'``.
         out_indices: After which stages features are returned, each behind a norm of its own; negative ones count
             from the last. Stages behind the last of them do not run. Defaults to (-1,).
         scaling: Whether branches are scaled by vectors that architectures of other widths do not share (NASViT,

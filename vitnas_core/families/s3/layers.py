@@ -73,8 +73,8 @@ class WindowAttention(nn.Module):
         qkv = windows.split(qkv.unflatten(-1, (heads, 3, HEAD_DIM)))  # (3, B, windows, heads, tokens, 32)
         bias = self.bias(size, windows, heads, common)
         mask = common.mask(windows, bias.dtype)
-        # Dimensions are folded so that the bias broadcasts: (B · windows, heads, …), or (B, windows · heads, …) where it
-        # differs from window to window; it never grows with the batch.
+        # Dimensions are folded so that the bias broadcasts: (B · windows, heads, …), or (B, windows · heads, …) where
+        # it differs from window to window; it never grows with the batch.
         bias = bias if mask is None else (bias + mask).flatten(0, 1)
         q, k, v = (qkv.flatten(1, 2) if mask is None else qkv.flatten(2, 3)).unbind(0)
         out = attend(q, k, v, self.drop if self.training else 0.0, HEAD_DIM**-0.5, bias)

@@ -10,7 +10,8 @@ from typing import Any
 
 from ...costs.algebra import NOTHING, Count, add, attention, conv, last_stage, linear, norm, stage_maps, table, total
 from ...errors import ArchError, SpaceError
-from ...spaces.schema import NetworkRecord, Record, Schema, StageRecord, parts, whole
+from ...spaces.records import NetworkRecord, Record, StageRecord, parts, whole
+from ...spaces.schema import Schema
 from ...spaces.space import SearchSpace
 from ...utils.checks import stage_indices
 

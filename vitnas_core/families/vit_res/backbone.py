@@ -72,9 +72,7 @@ class Block(nn.Module):
         drop_path: Chance that a sample skips a branch.
     """
 
-    def __init__(
-        self, embed: Axis, heads: Axis, hidden: Axis, head_dim: int, drop: float, drop_path: float
-    ) -> None:
+    def __init__(self, embed: Axis, heads: Axis, hidden: Axis, head_dim: int, drop: float, drop_path: float) -> None:
         super().__init__()
         self.heads, self.hidden = heads, hidden
         self.norm1 = ElasticLayerNorm(embed, EPS)

@@ -24,7 +24,8 @@ from ...costs.algebra import (
     total,
 )
 from ...errors import ArchError, VitnasError
-from ...spaces.schema import NetworkRecord, Record, Schema, StageRecord, parts, whole, word
+from ...spaces.records import NetworkRecord, Record, StageRecord, parts, whole, word
+from ...spaces.schema import Schema
 from ...utils.checks import stage_indices
 
 PEG_SIDE = 3

@@ -178,6 +178,11 @@ class ViTASDeiT(ElasticBackbone):
             )
         return own if official and own is not None else given
 
+    @property
+    def embed_dims(self) -> int:
+        """Width of the weights."""
+        return self.embed.most
+
     def check_weights(self, network: DeiTChoices) -> None:
         """With ``official``, refuse heads without queries, and those that its scale of scores is not defined for."""
         if not self.settings['official']:

@@ -55,7 +55,7 @@ class MultiArch(TrainingRule):
         backbone = elastic_backbone(model)
         backbone.set_archs(sampler.num_archs * [backbone.arch], self.way)  # says why this way cannot be
         backbone.set_arch(backbone.arch)
-        shared = {id(part) for module in backbone.shared_modules() for part in module.modules()}
+        shared = {id(part) for module in backbone.entry_modules() for part in module.modules()}
         found = [name for name, norm in batch_norms(model).items() if id(norm) not in shared]
         if found:
             raise VitnasError(

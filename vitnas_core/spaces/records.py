@@ -1,0 +1,168 @@
+"""Records: the choices of a family, declared as typed dataclasses, and how one is read.
+
+Each field says what values it may have and what it means for the size of the weights. A rule about two fields is a
+``check`` method of the dataclass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar, TypeVar
+
+from ..errors import ArchError
+from .arch import Choices, Value
+
+_R = TypeVar('_R', bound='Record')
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a field of a record may be, and what it means for the size of the weights.
+
+    Args:
+        kind: ``'whole'``: a whole number above 0; ``'ratio'``: hidden units over the width of the stage; ``'word'``:
+            one of ``options``; ``'flag'``: 0 or 1.
+        weights: ``'most'``: the largest option sizes the weights and the others use a part; ``'same'``: the weights
+            hold for one value; ``'own'``: each option has weights of its own; ``'free'``: nothing.
+        options: The words, or the only numbers that are valid.
+        of: The choice of the stage that a ratio is taken of.
+    """
+
+    kind: str
+    weights: str
+    options: tuple[Value, ...] = ()
+    of: str = ''
+
+    def read(self, value: Value, width: int) -> Any:
+        """The typed value.
+
+        Raises:
+            ArchError: It is not valid; the message goes on from the name of the choice.
+        """
+        if self.kind == 'flag' or self.options:
+            options = self.options or (0, 1)
+            if value not in options:
+                words = (
+                    ' or '.join(map(str, options)) if self.kind != 'word' else f'one of {", ".join(map(str, options))}'
+                )
+                raise ArchError(f' should be {words}, but got {value!r}')
+            return bool(value) if self.kind == 'flag' else value
+        if self.kind == 'ratio':
+            if isinstance(value, str) or value <= 0:
+                raise ArchError(f' should be a number above 0, but got {value!r}')
+            if units(width, value) < 1:
+                raise ArchError(f' is {value}, which leaves no hidden unit of {width} channels')
+            return float(value)
+        if isinstance(value, str) or value < 1 or value != int(value):
+            raise ArchError(f' should be a whole number above 0, but got {value!r}')
+        return int(value)
+
+
+def whole(weights: str = 'most', options: tuple[int, ...] = ()) -> Any:
+    """Declare a whole number above 0; see :class:`Choice`."""
+    return field(metadata={'choice': Choice('whole', weights, options)})
+
+
+def ratio(of: str) -> Any:
+    """Declare a ratio of a width of the stage; see :class:`Choice`."""
+    return field(metadata={'choice': Choice('ratio', 'most', of=of)})
+
+
+def word(*options: str) -> Any:
+    """Declare one of several words, each with weights of its own; see :class:`Choice`."""
+    return field(metadata={'choice': Choice('word', 'own', options)})
+
+
+def flag() -> Any:
+    """Declare a yes or no that the weights hold for; see :class:`Choice`."""
+    return field(metadata={'choice': Choice('flag', 'same')})
+
+
+def parts() -> Any:
+    """Declare what a record holds: the blocks of a stage, the stages of a network."""
+    return field(default=(), kw_only=True)
+
+
+def units(width: int, ratio: float) -> int:
+    """Hidden units of a ratio."""
+    return int(width * ratio)
+
+
+def _metadata(value: Any) -> Any:
+    return value.metadata if isinstance(value, Field) else {}
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """The typed choices of a network, a stage or a block.
+
+    Records are made by a schema alone, once for equal choices, so that they compare and hash by identity.
+    """
+
+    choices: ClassVar[dict[str, Choice]] = {}
+    """The declared choices, by name."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Collect the declared choices, those of the classes above first."""
+        super().__init_subclass__(**kwargs)
+        own = {name: value.metadata['choice'] for name, value in vars(cls).items() if 'choice' in _metadata(value)}
+        cls.choices = {**cls.choices, **own}
+
+    def check(self) -> None:
+        """Refuse choices that do not go together.
+
+        Raises:
+            ArchError: The message goes on from the path of the record.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class StageRecord(Record):
+    """The typed choices of a stage and of its blocks; None for an absent block."""
+
+    blocks: tuple[Any, ...] = parts()
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkRecord(Record):
+    """The typed choices of a network and of its stages."""
+
+    stages: tuple[Any, ...] = parts()
+
+
+@lru_cache(maxsize=65536)
+def read_record(record: Any, choices: Choices, who: str, stage: Choices | None = None) -> Any:
+    """A record without its parts; errors go on from its path.
+
+    Remembered, as architectures have few different blocks: equal choices give the same object.
+    """
+    declared = record.choices
+    offered = ', '.join(declared) or 'no choice'
+    for name in choices:
+        if name not in declared:
+            raise ArchError(f'.{name} is unknown; {who} has {offered} here')
+    values = {}
+    for name, choice in declared.items():
+        if name not in choices:
+            raise ArchError(f'.{name} is missing; {who} has {offered} here')
+        try:
+            values[name] = choice.read(choices[name], int(stage[choice.of]) if choice.of and stage else 0)
+        except ArchError as err:
+            raise ArchError(f'.{name}{err}') from None
+    made = record(**values)
+    made.check()
+    return made
+
+
+@lru_cache(maxsize=4096)
+def with_blocks(own: StageRecord, blocks: tuple[Any, ...]) -> StageRecord:
+    """A stage with its blocks; equal stages are mostly the same object, so that costs of stages can be remembered."""
+    return with_parts(own, blocks=blocks)
+
+
+def with_parts(record: _R, **parts: Any) -> _R:
+    """A copy of a record with other fields; much faster than ``dataclasses.replace``."""
+    made = object.__new__(type(record))
+    made.__dict__.update(record.__dict__, **parts)
+    return made
