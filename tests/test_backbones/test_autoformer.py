@@ -48,11 +48,11 @@ def test_absolute_positions_are_interpolated_for_other_sizes() -> None:
     with torch.no_grad():
         model.patch_embed.weight.zero_()
         model.patch_embed.bias.zero_()
-    tokens, grid = model.embed_patches(torch.randn(1, 3, 48, 72))
+    tokens, grid = model.embed(torch.randn(1, 3, 48, 72))
     assert grid == (6, 9)
     torch.testing.assert_close(tokens[0, 1:], wanted)
     torch.testing.assert_close(tokens[0, 0], model.cls_token[0, 0] + model.pos_embed[0, 0])
-    torch.testing.assert_close(model.embed_patches(torch.randn(1, 3, 24, 40))[0][0, 1:], model.pos_embed[0, 1:])
+    torch.testing.assert_close(model.embed(torch.randn(1, 3, 24, 40))[0][0, 1:], model.pos_embed[0, 1:])
 
 
 def test_a_checkpoint_of_another_image_size_is_resized() -> None:
@@ -71,7 +71,7 @@ def test_image_sizes_between_patches() -> None:
     model = AutoFormer(arch=FAMILY.space.smallest(), img_size=30, patch_size=8)
     assert model.grid == (4, 4)
     assert model.price(model.arch, 30).params == sum(p.numel() for p in model.parameters())
-    tokens, _ = model.embed_patches(torch.zeros(1, 3, 30, 30))
+    tokens, _ = model.embed(torch.zeros(1, 3, 30, 30))
     assert torch.equal(tokens[0, 1:], model.patch_embed.bias + model.pos_embed[0, 1:])
 
 

@@ -201,7 +201,7 @@ class AutoFormer(ElasticBackbone):
         self.out_type, self.out_indices = out_type, self._check_outputs()
         self.grid = grid(self.settings['img_size'], patch_size)
         widths = self.space.stages[0].choices.values_of('embed_dim')
-        self.embed = embed = self.axis(widths, embed_dims)
+        self.embed_axis = embed = self.axis(widths, embed_dims)
         if embed_dims is not None:
             self.limits = Limits.of_space(self.schema, self.space, embed_dim=embed_dims)
 
@@ -225,11 +225,11 @@ class AutoFormer(ElasticBackbone):
             assert choices is not None
             ratios = choices.values_of('mlp_ratio')
             yield Block(
-                self.embed,
+                self.embed_axis,
                 heads=self.axis(choices.values_of('num_heads'), sortable=True),
                 hidden=self.axis(
                     [units(width, ratio) for width in widths for ratio in ratios],
-                    units(self.embed.most, max(ratios)),
+                    units(self.embed_axis.most, max(ratios)),
                     sortable=True,
                 ),
                 drop_path=rate,
@@ -263,7 +263,7 @@ class AutoFormer(ElasticBackbone):
     @property
     def embed_dims(self) -> int:
         """Width of the weights."""
-        return self.embed.most
+        return self.embed_axis.most
 
     @property
     def _fewest(self) -> int:
@@ -284,7 +284,7 @@ class AutoFormer(ElasticBackbone):
     def widths(self, network: Choices) -> Iterator[tuple[Axis, int]]:
         """The tokens, and heads and hidden units of each block."""
         (stage,) = network.stages
-        yield self.embed, stage.embed_dim
+        yield self.embed_axis, stage.embed_dim
         for choices, block in zip(stage.blocks, self._blocks):
             yield block.heads, choices.num_heads
             yield block.hidden, units(stage.embed_dim, choices.mlp_ratio)
@@ -295,8 +295,8 @@ class AutoFormer(ElasticBackbone):
 
     def why_not_sorted(self) -> str:
         """Biases whose numbers have no head of their own, and stored weights that no architecture uses."""
-        if self.embed.most > self.largest.stages[0].embed_dim:
-            return f'hidden units cannot be sorted with embed_dims={self.embed.most}: not all of them are used'
+        if self.embed_axis.most > self.largest.stages[0].embed_dim:
+            return f'hidden units cannot be sorted with embed_dims={self.embed_axis.most}: not all of them are used'
         if self.settings['official']:
             return 'heads cannot be sorted with official=True: numbers of the qkv bias belong to no head'
         return ''
@@ -311,7 +311,7 @@ class AutoFormer(ElasticBackbone):
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B, 3, H, W) → features, at full width with zeros in inactive channels."""
-        x, size = self.embed_patches(x)
+        x, size = self.embed(x)
         reach, depth = self.settings['reach'], self.active.depth(0)
         common = TokenGrid.make(*size, HEAD_DIM, reach, x.device) if reach else None
         wanted = [index % depth for index in self.out_indices]
@@ -322,10 +322,10 @@ class AutoFormer(ElasticBackbone):
                 x = _add_conditional(x, self.peg, size)
             if b in wanted:
                 tokens = self.norm(x) if b == depth - 1 else x
-                outs[b] = format_tokens(tokens, size, self.embed, self.out_type)
+                outs[b] = format_tokens(tokens, size, self.embed_axis, self.out_type)
         return tuple(outs[b] for b in wanted)
 
-    def embed_patches(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
         patch_size = self.settings['patch_size']
         bottom, right = (-side % patch_size for side in x.shape[-2:])
@@ -333,10 +333,10 @@ class AutoFormer(ElasticBackbone):
             x = F.pad(x, (0, right, 0, bottom))
         x = self.patch_embed(x)
         size = (x.shape[2], x.shape[3])
-        token = self.embed.take(self.cls_token, x.shape[1])
+        token = self.embed_axis.take(self.cls_token, x.shape[1])
         x = torch.cat([token.expand(x.shape[0], -1, -1), as_tokens(x)], 1)
         if self.pos_embed is not None:
-            positions = self.embed.take(self.pos_embed, x.shape[-1])
+            positions = self.embed_axis.take(self.pos_embed, x.shape[-1])
             x = x + resize_positions(positions, self.grid, size, tokens=1)
         return x, size
 

@@ -188,8 +188,8 @@ class NASViT(ElasticBackbone):
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B, 3, H, W) → features, at full width with zeros in inactive channels."""
         network: Choices = self.active.network
-        if self.classifies and x.shape[2:] != (network.resolution, network.resolution):
-            x = F.interpolate(x, (network.resolution,) * 2, mode='bicubic', align_corners=False)
+        if self.classifies:
+            x = self._resize(x)
         x = F.silu(self.stem_bn(self.stem(x)))
         common, outs = WindowTables(x.device), {0: x}
         for s in range(1, 1 + (len(self.stages) if self.classifies else max(self.outs))):
@@ -197,6 +197,13 @@ class NASViT(ElasticBackbone):
         if self.classifies:
             return (self.mbpool.outputs.pad(self.mbpool(x), 1),)
         return tuple(self.embeds[s].pad(outs[s], 1).contiguous() for s in self.outs)
+
+    def _resize(self, x: Tensor) -> Tensor:
+        """Images at the resolution of the active architecture."""
+        side = self.active.network.resolution
+        if x.shape[2:] == (side, side):
+            return x
+        return F.interpolate(x, (side, side), mode='bicubic', align_corners=False)
 
     def _run_stage(self, s: int, x: Tensor, network: Choices, common: WindowTables) -> Tensor:
         """A map through the layers of a stage between stem and head."""

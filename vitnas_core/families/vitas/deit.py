@@ -94,7 +94,7 @@ class ViTASDeiT(ElasticBackbone):
         self.last_position = official and self.settings['superformer'] is not None
         """Whether every token gets the last position, as in the published superformer."""
         self.grids = {size: grid(self.settings['img_size'], size) for size in sizes}
-        self.embed = embed = self.axis(widths)
+        self.embed_axis = embed = self.axis(widths)
         self.patch_embed = nn.ModuleDict({str(size): ElasticConv2d(3, embed, size, size) for size in sizes})
         tokens = map(str, sizes) if private_token else [SHARED]
         self.cls_token = nn.ParameterDict({name: self.table(1, 1, embed) for name in tokens})
@@ -121,10 +121,10 @@ class ViTASDeiT(ElasticBackbone):
         if self.settings['official']:
             joint = self.axis(2 * (dim // 3) for dim in dims)
             heads, superformer = choices.values_of('num_heads'), self.settings['superformer']
-            attn: Heads | OfficialAttention = OfficialAttention(self.embed, inner, joint, drop, heads, superformer)
+            attn: Heads | OfficialAttention = OfficialAttention(self.embed_axis, inner, joint, drop, heads, superformer)
         else:
-            attn = Attention(self.embed, inner, drop)
-        return Block(attn, self.embed, self.axis(hidden, sortable=True), rate, NORM_EPS)
+            attn = Attention(self.embed_axis, inner, drop)
+        return Block(attn, self.embed_axis, self.axis(hidden, sortable=True), rate, NORM_EPS)
 
     def _init_parameters(self) -> None:
         """As DeiT: truncated normal for linear layers, tokens and positions; torch's default for convolutions.
@@ -181,7 +181,7 @@ class ViTASDeiT(ElasticBackbone):
     @property
     def embed_dims(self) -> int:
         """Width of the weights."""
-        return self.embed.most
+        return self.embed_axis.most
 
     def check_weights(self, network: DeiTChoices) -> None:
         """With ``official``, refuse heads without queries, and those that its scale of scores is not defined for."""
@@ -202,7 +202,7 @@ class ViTASDeiT(ElasticBackbone):
     def widths(self, network: DeiTChoices) -> Iterator[tuple[Axis, int]]:
         """The tokens, and what each block has."""
         (stage,) = network.stages
-        yield self.embed, stage.embed_dim
+        yield self.embed_axis, stage.embed_dim
         for choices, block in zip(stage.blocks, self.blocks):
             if choices is not None:
                 yield from cast('Block', block).widths(choices)
@@ -221,7 +221,7 @@ class ViTASDeiT(ElasticBackbone):
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B, 3, H, W) → features, at full width with zeros in inactive channels."""
-        x, size = self.embed_patches(x)
+        x, size = self.embed(x)
         last = len(self.blocks) - 1
         wanted = [index if index >= 0 else last + 1 + index for index in self.settings['out_indices']]
         outs: dict[int, Tensor] = {}
@@ -234,9 +234,9 @@ class ViTASDeiT(ElasticBackbone):
         return tuple(outs[b] for b in wanted)
 
     def _output(self, x: Tensor, size: tuple[int, int], last: bool) -> Tensor:
-        return format_tokens(self.norm(x) if last else x, size, self.embed, self.out_type)
+        return format_tokens(self.norm(x) if last else x, size, self.embed_axis, self.out_type)
 
-    def embed_patches(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
         patch_size = self.active.network.patch_size
         bottom, right = (-side % patch_size for side in x.shape[-2:])
@@ -244,9 +244,9 @@ class ViTASDeiT(ElasticBackbone):
             x = F.pad(x, (0, right, 0, bottom))
         patches = self.patch_embed[str(patch_size)](x)
         size, width = (patches.shape[2], patches.shape[3]), patches.shape[1]
-        token = self.embed.take(self.cls_token[SHARED if SHARED in self.cls_token else str(patch_size)], width)
+        token = self.embed_axis.take(self.cls_token[SHARED if SHARED in self.cls_token else str(patch_size)], width)
         tokens = torch.cat([token.expand(len(x), -1, -1), as_tokens(patches)], 1)
-        positions = self.embed.take(self.pos_embed[str(patch_size)], width)
+        positions = self.embed_axis.take(self.pos_embed[str(patch_size)], width)
         if self.last_position:
             return tokens + positions[:, -1:], size
         return tokens + resize_positions(positions, self.grids[patch_size], size, tokens=1), size
