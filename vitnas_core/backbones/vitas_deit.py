@@ -162,7 +162,7 @@ class ViTASDeiT(ElasticBackbone):
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)
-        for name in self.position_weights():
+        for name in sorted(self.position_weights()):
             nn.init.trunc_normal_(self.get_parameter(name), std=0.02)
 
     def axes(self) -> Axes:
