@@ -1,8 +1,5 @@
 """AutoFormer against the published code: outputs, features, gradients and costs of every reference case."""
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +8,14 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
+from tests.reference import ROOT, read
 from tools.converters.autoformer import to_official, to_vitnas
 from vitnas_core.backbones import AutoFormer
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.zoo import load_arch, load_space
 
-FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'autoformer'
-CASES = json.loads((FOLDER / 'cases.json').read_text())
-COUNTS = json.loads((FOLDER / 'counts.json').read_text())
-GRADS = json.loads((FOLDER / 'grads.json').read_text())
+FOLDER = ROOT / 'autoformer'
+CASES, COUNTS, GRADS = (read('autoformer', name) for name in ('cases', 'counts', 'grads'))
 TOLERANCE = 1e-5
 BY_NAME = {case['name']: case for case in CASES['cases']}
 ROWS = [(size, row) for size, space in COUNTS['spaces'].items() for row in space['rows']]
@@ -178,5 +174,5 @@ def test_spaces(size: str) -> None:
 
 @pytest.mark.parametrize('size', ['tiny', 'small', 'base'])
 def test_published_architectures(size: str) -> None:
-    published = json.loads((FOLDER / 'archs.json').read_text())['published'][f'AutoFormer-{size[0].upper()}']
+    published = read('autoformer', 'archs')['published'][f'AutoFormer-{size[0].upper()}']
     assert load_arch(f'autoformer-{size}') == as_arch(published)

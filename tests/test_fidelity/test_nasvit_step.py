@@ -11,13 +11,15 @@ from mmengine.optim import OptimWrapper
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from tests.test_fidelity.test_nasvit import DATA, as_arch, images, read, small_space, weights
+from tests.reference import read
+from tests.test_fidelity.test_nasvit import DATA, as_arch, images, small_space, weights
 from tools.converters.nasvit import to_official
 from vitnas_core.training import GradientProjection, Teacher
 from vitnas_core.training.projection import ASIDE
 from vitnas_core.training.rules import Sandwich
 
-STEPS: list[dict[str, Any]] = [step for step in read('sandwich_step')['steps'] if step['cleared_gradients'] == 'zeros']
+ALL: list[dict[str, Any]] = read('nasvit', 'sandwich_step')['steps']
+STEPS = [step for step in ALL if step['cleared_gradients'] == 'zeros']
 """With gradients that are absent instead of zeros the published code doubles some, which is not imitated."""
 
 OTHER_LAYOUT = re.compile(r'\.attn\.[qkv]\.|\.rescale_')
@@ -47,13 +49,14 @@ class Kept(OptimWrapper):
 
 
 def classifier() -> Any:
+    classes, width = weights()['head.fc.weight'].shape
     model = MODELS.build(
         dict(
             type='mmpretrain.ImageClassifier',
             backbone=dict(type='vitnas.NASViT', space=small_space().to_dict(), official=True),
             neck=dict(type='mmpretrain.GlobalAveragePooling'),
-            head=dict(type='mmpretrain.LinearClsHead', num_classes=10, in_channels=128),
-            data_preprocessor=dict(type='mmpretrain.ClsDataPreprocessor', num_classes=10),
+            head=dict(type='mmpretrain.LinearClsHead', num_classes=classes, in_channels=width),
+            data_preprocessor=dict(type='mmpretrain.ClsDataPreprocessor', num_classes=classes),
         )
     )
     model.load_state_dict(weights())
@@ -111,9 +114,10 @@ def test_step(step: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
             norm = gradients[name].double().norm().item() if name in gradients else 0.0
             assert norm == pytest.approx(expected[kind] or 0.0, rel=1e-3, abs=1e-6), (name, kind)
             compared += bool(norm)
-    assert compared > 1000
+    assert compared
+    scale = min(1.0, step['clip'] / total)
     for name in step['per_parameter'].keys() & seen['sup'].keys():  # all of them in the published layout
-        both, added = projected(seen['sup'][name], seen['sub'][name] * step['clip'] / total)
+        both, added = projected(seen['sup'][name], seen['sub'][name] * scale)
         norm = (both if step['projection_enabled'] else added).norm().item()
         assert norm == pytest.approx(step['per_parameter'][name]['final'] or 0.0, rel=1e-3, abs=1e-6), name
 

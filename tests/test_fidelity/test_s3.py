@@ -1,8 +1,5 @@
 """S3 against the published code: outputs, features, windows, gradients and costs of every reference case."""
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
+from tests.reference import ROOT, read
 from tools.converters.s3 import to_official, to_vitnas
 from vitnas_core.backbones import S3
 from vitnas_core.elastic import Windows, WindowTables
@@ -18,11 +16,9 @@ from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.utils.counting import count_params
 from vitnas_core.zoo import arch_names, entry, load_arch
 
-FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 's3'
-CASES = {case['name']: case for case in json.loads((FOLDER / 'cases.json').read_text())['cases']}
-ROWS = json.loads((FOLDER / 'counts.json').read_text())['rows']
-PUBLISHED = json.loads((FOLDER / 'archs.json').read_text())['published']
-GRADS = json.loads((FOLDER / 'grads.json').read_text())
+FOLDER = ROOT / 's3'
+CASES = {case['name']: case for case in read('s3', 'cases')['cases']}
+ROWS, PUBLISHED, GRADS = read('s3', 'counts')['rows'], read('s3', 'archs')['published'], read('s3', 'grads')
 TOLERANCE = 1e-5
 
 

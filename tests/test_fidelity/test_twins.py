@@ -1,22 +1,19 @@
 """ViTAS's Twins space against mmpretrain's Twins-SVT with the same weights, and against its facts."""
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from mmpretrain.models import SVT
 
+from tests.reference import read
 from tools.converters.twins import to_mmpretrain, to_vitnas
 from vitnas_core import zoo
 from vitnas_core.backbones import ViTASTwins
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.counting import count_macs, count_params
 
-FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'vitas'
-SPACES = json.loads((FOLDER / 'spaces.json').read_text())
+SPACES = read('vitas', 'spaces')
 TOLERANCE = 1e-5
 SIZES = {'s': 'small', 'b': 'base', 'l': 'large'}
 

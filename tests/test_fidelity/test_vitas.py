@@ -1,9 +1,7 @@
 """ViTAS's DeiT space against the published code: paths from both ends, networks that stand alone, gradients, costs."""
 
 import json
-import os
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
+from tests.reference import ROOT, read
 from tools.converters.vitas import to_official, to_vitnas
 from vitnas_core.backbones import ViTASDeiT
 from vitnas_core.elastic import influence_gap, shares
@@ -20,11 +19,9 @@ from vitnas_core.families.vitas.arch import block_cost
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.utils.counting import count_params
 
-FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'vitas'
-DATA = json.loads((FOLDER / 'cases.json').read_text())
-PUBLISHED = json.loads((FOLDER / 'published.json').read_text())
-GRADS = json.loads((FOLDER / 'grads.json').read_text())
-SHARING = json.loads((FOLDER / 'channel_sharing.json').read_text())['groups']
+FOLDER = ROOT / 'vitas'
+DATA, PUBLISHED, GRADS = (read('vitas', name) for name in ('cases', 'published', 'grads'))
+SHARING = read('vitas', 'channel_sharing')['groups']
 OUTPUTS = np.load(FOLDER / 'outputs.npz')
 SPACE, CASES, ALONE = DATA['space'], DATA['cases'], DATA['stand_alone']
 TOLERANCE = 1e-5
@@ -122,12 +119,13 @@ def test_paths_from_both_ends(case: str) -> None:
         assert_close(head(model(images())[0]), OUTPUTS[f'{case}.{side}'])
 
 
+@pytest.mark.parametrize('case', [name.removesuffix('.none') for name in OUTPUTS if name.endswith('.none')])
 @torch.no_grad()
-def test_all_positions_without_a_side() -> None:
+def test_all_positions_without_a_side(case: str) -> None:
     model, head = superformer()
-    model.set_arch(as_arch(CASES['full_patch16']['arch'], SPACE))
+    model.set_arch(as_arch(CASES[case]['arch'], SPACE))
     model.last_position = False
-    assert_close(head(model(images())[0]), OUTPUTS['full_patch16.none'])
+    assert_close(head(model(images())[0]), OUTPUTS[f'{case}.none'])
 
 
 @pytest.mark.parametrize('case', [name.removesuffix('.left_full_list') for name in OUTPUTS if 'full_list' in name])

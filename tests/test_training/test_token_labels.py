@@ -1,9 +1,6 @@
 """Labels of tokens: mixing against the published code's examples, the switch, the preprocessor and the head."""
 
 import copy
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +11,13 @@ from mmengine.registry import MODELS
 from mmpretrain.structures import DataSample
 
 from tests.families import FAMILIES
+from tests.reference import read
 from vitnas_core.auto import fill_auto
 from vitnas_core.errors import VitnasError
 from vitnas_core.models import extract_model
 from vitnas_core.training.token_labels import TOKEN_SCORE, Box, TokenMix, cut_mix, draw_box, mix_up
 
-FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'vit_resnas'
-DATA = json.loads((FOLDER / 'token_mix.json').read_text())
+DATA = read('vit_resnas', 'token_mix')
 GRID = DATA['patch_len']
 
 
@@ -47,9 +44,12 @@ def test_boxes_as_published(grid: int) -> None:
     rng, wanted = np.random.default_rng(0), DATA['box_distribution'][str(grid)]
     boxes = [draw_box(rng, grid) for _ in range(wanted['draws'])]
     sizes = [f'{box.bottom - box.top}x{box.right - box.left}' for box in boxes]
-    assert set(sizes) == set(wanted['size_hxw'])
+    ours = {size: sizes.count(size) / len(sizes) for size in set(sizes)}
+    for one, other in ((ours, wanted['size_hxw']), (wanted['size_hxw'], ours)):
+        assert {size for size, share in one.items() if share * len(sizes) >= 10} <= other.keys()
     for size, share in wanted['size_hxw'].items():
-        assert sizes.count(size) / len(sizes) == pytest.approx(share, abs=0.02)
+        noise = (2 * share * (1 - share) / len(sizes)) ** 0.5  # of the difference of two shares
+        assert ours.get(size, 0.0) == pytest.approx(share, abs=5 * noise + 1e-4)
     for box in boxes:
         assert 0 <= box.top <= box.bottom <= grid and 0 <= box.left <= box.right <= grid
         assert box.bottom < grid or (box.top, box.bottom) == (0, grid)  # of either side it is full or ends before
