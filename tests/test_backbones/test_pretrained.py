@@ -25,7 +25,7 @@ from tests.test_models import classifier
 from tools import extract_subnet
 from tools.converters import autoformer as autoformer_converter
 from tools.converters import s3 as s3_converter
-from vitnas_core.backbones import AutoFormer, ElasticBackbone, base
+from vitnas_core.backbones import AutoFormer, ElasticBackbone, module
 from vitnas_core.backbones.pretrained import load_pretrained
 from vitnas_core.errors import CheckpointError
 from vitnas_core.spaces import Arch, SearchSpace
@@ -482,7 +482,7 @@ def test_a_runner_initialises_once_and_resumes_what_it_had(tmp_path: Path, monke
         load_pretrained(backbone, path, prefix)
         seen.append({name: tensor.clone() for name, tensor in backbone.state_dict().items()})
 
-    monkeypatch.setattr(base, 'load_pretrained', spy)
+    monkeypatch.setattr(module, 'load_pretrained', spy)
     runner = Runner.from_cfg(runner_config(tmp_path / 'fixed', supernet))
     runner.train()
     assert len(seen) == 1

@@ -16,6 +16,7 @@ from tests.reference import ROOT, read
 from tools.converters.nasvit import plain_names, to_official, to_vitnas
 from vitnas_core.backbones import NASViT
 from vitnas_core.elastic import WindowTables
+from vitnas_core.families.nasvit.arch import TransformerChoices
 from vitnas_core.families.nasvit.layers import TransformerLayer
 from vitnas_core.recalibration import recalibrate
 from vitnas_core.spaces import Arch, SearchSpace
@@ -171,12 +172,15 @@ def test_windows(case: str) -> None:
     number = int(DATA['windowed']['key_prefix'].split('.')[1])
     layer = next(layer for layer, i in numbered(model) if i == number)
     width, side = about['channels'], about['size']
-    layer.attn.set_choice(width, layer.attn.reach, 4, None)
-    for mlp in (layer.mlp1, layer.mlp2):
-        mlp.set_choice(width, 1)
-    layer.set_slot((about['stage_depth_index'], side * side % 8))
+    choices = TransformerChoices(width, kernel_size=3, expand_ratio=1, stride=1, se=False, mlp_ratio=1, num_windows=4)
+    layer.attn.proj.outputs.set(width)
+    for axis, own in layer.widths(choices):
+        axis.set(own)
+    reach, slot = (layer.attn.table.shape[1] + 1) // 2, (about['stage_depth_index'], side * side % 8)
     x = torch.from_numpy(np.load(FOLDER / 'outputs.npz')[f'windowed.{case}_in'])
-    out = layer(x.flatten(2).mT, (side, side), WindowTables(x.device)).mT.unflatten(2, (side, side))
+    out = layer(x.flatten(2).mT, (side, side), choices, reach, slot, WindowTables(x.device)).mT.unflatten(
+        2, (side, side)
+    )
     assert difference(out, f'windowed.{case}_out') < TOLERANCE
 
 

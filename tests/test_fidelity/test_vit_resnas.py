@@ -202,7 +202,7 @@ def test_sorting_of_heads_and_hidden_units() -> None:
     # Between two stages the published list has a reduction.
     stage, number = divmod(int(wanted['block'].removeprefix('blocks.')), 2 * DATA['space']['pairs_per_stage'] + 1)
     block, head_dim = model.stages[stage].blocks[number], HEAD_DIMS[stage]
-    orders = {id(change.weight): change.order for change in block.importance_orders()}
+    orders = {id(change.weight): change.order for change in model.importance_orders()}
     assert (orders[id(block.attn.proj.weight)][::head_dim] // head_dim).tolist() == wanted['head_order']
     assert orders[id(block.fc1.weight)].tolist() == wanted['ffn_order']
     for change in model.importance_orders():
