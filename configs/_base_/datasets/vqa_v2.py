@@ -1,7 +1,7 @@
 """VQA v2 on COCO's images of 2014, at 384 × 384, in its usual files.
 
 ``data/coco`` has ``train2014/``, ``val2014/``, ``test2015/`` and ``annotations/`` with VQA's questions and answers. The
-answers to choose from: ``python tools/dataset_converters/vqa_answers.py
+answers to choose from: ``python projects/vqa/tools/vqa_answers.py
 data/coco/annotations/v2_mscoco_{train,val}2014_annotations.json --out data/coco/annotations/vqa_answers_3129.json``.
 """
 

@@ -2,7 +2,7 @@
 
 The searched backbone, a random one of the same MACs (another one each seed) and the largest, each with its part of one
 supernet's weights; and the questions alone. Needs the questions and the search:
-``tools/dataset_converters/make_scenes_vqa.py``, then ``tools/train.py`` with ``s3-micro_supernet_120e_drawn-digits.py``
+``projects/vqa/tools/make_scenes_vqa.py``, then ``tools/train.py`` with ``s3-micro_supernet_120e_drawn-digits.py``
 and with ``s3-micro_search_evolution-7m_drawn-digits.py``.
 """
 

@@ -1,6 +1,6 @@
 """A micro S3 that was searched on single digits answers questions about scenes of them.
 
-The questions: ``python tools/dataset_converters/make_scenes_vqa.py``. Random weights instead of the searched
+The questions: ``python projects/vqa/tools/make_scenes_vqa.py``. Random weights instead of the searched
 backbone's: ``--cfg-options model.backbone.init_cfg=None``.
 """
 
@@ -9,6 +9,7 @@ _base_ = [
     '../../../../configs/_base_/datasets/scenes_vqa.py',
     '../../../../configs/_base_/default_runtime.py',
 ]
+custom_imports = dict(imports=['vitnas_core', 'projects.vqa.vqa'])
 
 width = 96
 model = dict(

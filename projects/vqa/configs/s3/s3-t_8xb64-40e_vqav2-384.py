@@ -9,6 +9,7 @@ _base_ = [
     '../../../../configs/_base_/schedules/soho_bs2048_40e.py',
     '../../../../configs/_base_/default_runtime.py',
 ]
+custom_imports = dict(imports=['vitnas_core', 'projects.vqa.vqa'])
 
 bert = dict(type='Pretrained', checkpoint='data/bert/model.safetensors')
 model = dict(

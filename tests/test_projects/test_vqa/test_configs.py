@@ -14,13 +14,13 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
 from safetensors.torch import save_file
 
+from projects.vqa.vqa.tokenizer import SPECIAL
 from tests.config_files import CONFIGS, VQA, build, check_schedule_ends, parsed, provide_files, shrink
 from tools import test as testing
 from tools import train
 from tools.analysis import get_flops
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.backbones.pretrained import cut_to_shape
-from vitnas_core.vqa.tokenizer import SPECIAL
 
 NAME = re.compile(
     r'(?P<backbone>[a-z0-9-]+)_((?P<gpus>\d+)xb(?P<batch>\d+)-)?(?P<epochs>\d+)e_(?P<dataset>scenes|vqav2)(-(?P<side>\d+))?'

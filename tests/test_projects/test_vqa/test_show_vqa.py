@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from projects.vqa.tools import show_vqa
+from projects.vqa.vqa.visualization import draw_looks
 from tests.config_files import build
-from tools.analysis import show_vqa
 from vitnas_core.errors import VitnasError
-from vitnas_core.visualization.vqa import draw_looks
 
 from .test_configs import Config, write_small
 

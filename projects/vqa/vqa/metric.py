@@ -8,8 +8,9 @@ from typing import Any
 
 from mmengine.evaluator import BaseMetric
 
-from ..errors import DatasetError
-from ..registry import METRICS
+from vitnas_core.errors import DatasetError
+from vitnas_core.registry import METRICS
+
 from .answers import score
 
 

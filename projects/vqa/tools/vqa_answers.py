@@ -1,4 +1,4 @@
-"""List the most frequent answers of VQA v2: ``python tools/dataset_converters/vqa_answers.py ANNOTATIONS… --out FILE``.
+"""List the most frequent answers of VQA v2: ``python projects/vqa/tools/vqa_answers.py ANNOTATIONS… --out FILE``.
 
 ANNOTATIONS are VQA's files, such as v2_mscoco_train2014_annotations.json. A model chooses among these answers.
 """
@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # run as a script, it finds the repository's packages
+
+from projects.vqa.vqa import frequent_answers
 from vitnas_core.errors import DatasetError, VitnasError
 from vitnas_core.utils.fileio import atomic_write
-from vitnas_core.vqa import frequent_answers
 
 
 def read_annotations(path: Path) -> list[dict]:

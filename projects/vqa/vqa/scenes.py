@@ -13,9 +13,10 @@ from statistics import mean
 
 import numpy as np
 
-from ..datasets.scenes import ORIGINALS
-from ..errors import DatasetError
-from ..utils.fileio import atomic_write
+from vitnas_core.datasets.scenes import ORIGINALS
+from vitnas_core.errors import DatasetError
+from vitnas_core.utils.fileio import atomic_write
+
 from .answers import PEOPLE, frequent_answers
 from .tokenizer import SPECIAL
 

@@ -14,7 +14,8 @@ from mmengine.dataset import Compose, default_collate
 from mmengine.registry import TRANSFORMS
 from torch import Tensor
 
-from ..errors import VitnasError
+from vitnas_core.errors import VitnasError
+
 from .model import VQAModel
 
 

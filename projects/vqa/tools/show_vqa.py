@@ -7,18 +7,21 @@ picture a layer of the fusion. The default model is that of the scenes of digits
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from mmengine.registry import MODELS, init_default_scope
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # configs may import from projects/, wherever this runs
+
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from projects import read_config
+from projects.vqa.vqa import VQAModel
+from projects.vqa.vqa.attention import Look, look, read_image
+from projects.vqa.vqa.visualization import draw_looks
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
-from vitnas_core.launch import read_config
 from vitnas_core.visualization import save_png
-from vitnas_core.visualization.vqa import draw_looks
-from vitnas_core.vqa import VQAModel
-from vitnas_core.vqa.attention import Look, look, read_image
 
 CONFIG = 'projects/vqa/configs/digits/s3-micro_8e_scenes.py'
 CHECKPOINT = 'work_dirs/s3-micro_8e_scenes/epoch_8.pth'

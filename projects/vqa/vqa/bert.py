@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
-from ..checkpoints import load_file
-from ..errors import CheckpointError, VitnasError
-from ..registry import MODELS
+from vitnas_core.checkpoints import load_file
+from vitnas_core.errors import CheckpointError, VitnasError
+from vitnas_core.registry import MODELS
+
 from .tokenizer import WordPiece
 
 EPS = 1e-12

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from mmpretrain.evaluation.metrics import VQAAcc
 
+from projects.vqa.vqa import agreement, frequent_answers, normalise, read_answers, score, soft_targets
 from vitnas_core.errors import DatasetError
 from vitnas_core.registry import METRICS
-from vitnas_core.vqa import agreement, frequent_answers, normalise, read_answers, score, soft_targets
 
 
 # As the page of the evaluation has them (visualqa.org/evaluation.html).

@@ -11,7 +11,7 @@ from typing import Any
 
 from mmpretrain.evaluation.metrics.vqa import _process_digit_article, _process_punctuation
 
-from ..errors import DatasetError
+from vitnas_core.errors import DatasetError
 
 PEOPLE = 10
 """How many answered each question."""
@@ -93,7 +93,7 @@ def read_answers(path: str | Path, num: int) -> list[str]:
     """
     path = Path(path)
     if not path.is_file():
-        raise DatasetError(f'there is no list of answers {path}; tools/dataset_converters/vqa_answers.py makes one')
+        raise DatasetError(f'there is no list of answers {path}; projects/vqa/tools/vqa_answers.py makes one')
     try:
         answers = json.loads(path.read_text(encoding='utf-8'))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Make scenes of digits and questions about them: ``python tools/dataset_converters/make_scenes_vqa.py``.
+"""Make scenes of digits and questions about them: ``python projects/vqa/tools/make_scenes_vqa.py``.
 
 The scenes are those of make_scenes.py, more of them; questions and answers are in VQA v2's own files, balanced so that
 little can be guessed from a question alone. No download; the same seed gives the same files.
@@ -7,12 +7,15 @@ little can be guessed from a question alone. No download; the same seed gives th
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # run as a script, it finds the repository's packages
+
+from projects.vqa.vqa.scenes import guessed, write_questions
 from vitnas_core.datasets import write_scenes
 from vitnas_core.errors import VitnasError
-from vitnas_core.vqa.scenes import guessed, write_questions
 
 
 def main(args: list[str] | None = None) -> None:

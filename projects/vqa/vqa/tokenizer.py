@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import VitnasError
+from vitnas_core.errors import VitnasError
 
 PAD, UNKNOWN, START, END = SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]')
 """Tokens that every vocabulary has, padding on its first line."""

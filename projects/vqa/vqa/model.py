@@ -12,8 +12,9 @@ from mmengine.model import BaseModel, BaseModule
 from timm.layers import build_sincos2d_pos_embed
 from torch import Tensor, nn
 
-from ..errors import VitnasError
-from ..registry import MODELS
+from vitnas_core.errors import VitnasError
+from vitnas_core.registry import MODELS
+
 from .answers import read_answers, soft_targets
 from .bert import EPS, Question, dense
 
@@ -54,7 +55,7 @@ class VQAHead(BaseModule):
     """Chooses one of many answers; trained on how right each is.
 
     Args:
-        answers: A JSON list of the answers; ``tools/dataset_converters/vqa_answers.py`` makes it.
+        answers: A JSON list of the answers; ``projects/vqa/tools/vqa_answers.py`` makes it.
         num_answers: How many there are. Defaults to 3129.
         width: Width of the tokens. Defaults to 768.
         init_cfg: As everywhere in mm. Defaults to None.

@@ -8,12 +8,12 @@ import pytest
 import torch
 from mmpretrain.structures import DataSample
 
+from projects.vqa.vqa import VQAModel
+from projects.vqa.vqa.tokenizer import SPECIAL
 from tests.families import BACKBONES
 from vitnas_core.errors import VitnasError
 from vitnas_core.models import check_extracted, extract_model
 from vitnas_core.registry import MODELS
-from vitnas_core.vqa import VQAModel
-from vitnas_core.vqa.tokenizer import SPECIAL
 
 WORDS = [*SPECIAL, *['what', 'is', 'left', 'of', 'the', 'how', 'many', 'digits', 'are', 'there', 'a', '4', '7', '?']]
 QUESTIONS = ['What is left of the 4?', 'How many digits are there?', 'Is there a 7?', 'Is the 7 left of the 4?']

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from mmpretrain.datasets.coco_vqa import COCOVQA
 
-from tools.dataset_converters import make_scenes_vqa, vqa_answers
+from projects.vqa.tools import make_scenes_vqa, vqa_answers
+from projects.vqa.vqa import VQADataset, normalise
+from projects.vqa.vqa.scenes import KINDS, Asked, Thing, guessed, write_questions
+from projects.vqa.vqa.tokenizer import WordPiece
 from vitnas_core.datasets import write_scenes
 from vitnas_core.errors import DatasetError
-from vitnas_core.vqa import VQADataset, normalise
-from vitnas_core.vqa.scenes import KINDS, Asked, Thing, guessed, write_questions
-from vitnas_core.vqa.tokenizer import WordPiece
 
 THINGS = [Thing(4, 60, 20), Thing(7, 20, 30), Thing(7, 40, 60), Thing(9, 90, 40)]
 """Two sevens left of the four, which is left of the nine; the four is above all others."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from mmpretrain.datasets.coco_vqa import COCOVQA  # mmpretrain registers it only beside transformers
 
-from ..errors import DatasetError
-from ..registry import DATASETS
+from vitnas_core.errors import DatasetError
+from vitnas_core.registry import DATASETS
 
 OF_A_QUESTION = ('question', 'question_id', 'gt_answer', 'gt_answer_weight', 'answer_type')
 """What an image with several questions has lists of."""
