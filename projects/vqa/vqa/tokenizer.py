@@ -29,8 +29,13 @@ class WordPiece:
 
     @functools.cached_property
     def _tokenizer(self) -> Any:
-        from tokenizers import BertWordPieceTokenizer  # not needed by who does not ask questions
-
+        try:
+            from tokenizers import BertWordPieceTokenizer
+        except ImportError as err:
+            raise VitnasError(
+                f'vitnas.BertEncoder reads questions by the package tokenizers, which does not import ({err}); '
+                f"install the extra `vqa`: pip install 'vitnas[vqa]', in a checkout pip install -e '.[vqa]'"
+            ) from err
         if not self.vocab.is_file():
             raise VitnasError(f'there is no vocabulary file {self.vocab}; it should have one token of WordPiece a line')
         lines = self.vocab.read_text(encoding='utf-8').splitlines()

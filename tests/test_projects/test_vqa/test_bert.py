@@ -4,6 +4,7 @@ import copy
 import importlib.util
 import json
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,14 @@ def test_weights_that_do_not_fit(vocab: str, tmp_path: Path, change: object, mat
     save_file(weights, tmp_path / 'w.safetensors')
     with pytest.raises(CheckpointError, match=match):
         encoder.load_bert(tmp_path / 'w.safetensors')
+
+
+def test_tokenizers_is_optional(vocab: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, 'tokenizers', None)
+    encoder = small(vocab)  # for costs or ids it is not needed
+    assert encoder([torch.tensor([1, 2])])[0].shape == (1, 2, 16)
+    with pytest.raises(VitnasError, match=r"package tokenizers, which .* install the extra `vqa`: .*'vitnas\[vqa\]'"):
+        encoder(['is 4?'])
 
 
 def test_vocabulary(vocab: str, tmp_path: Path) -> None:
