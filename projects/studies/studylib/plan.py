@@ -22,6 +22,10 @@ ROOT = Path(__file__).resolve().parents[3]
 TRAIN = 'tools/train.py'
 SHARED = 'shared'
 
+_FORMER = {f'projects/studies/{name}': f'tools/benchmarks/{name}' for name in ('score.py', 'truth.py')}
+"""Former places of scripts. Studies may still name them, and digests do: results of that time stay valid."""
+_PROJECTS = 'projects.'
+"""Imports that digests leave out: the code of projects was part of ``vitnas_core`` once."""
 _PLACE = re.compile(r'\{(\w+)(\.checkpoint)?\}')
 _WORD = re.compile(r'\w[\w.+-]*')
 _OWN = ('seed', 'dir', 'config', 'jobs')
@@ -68,7 +72,9 @@ class Step:
         if unknown or 'name' not in data:
             what = f'has {", ".join(sorted(unknown))}' if unknown else 'has no name'
             raise StudyError(f'{where} {what}; a step has {", ".join(cls.__dataclass_fields__)}')
-        step = cls(**{**data, 'args': tuple(str(arg) for arg in data.get('args', ()))})
+        moved = {former: script for script, former in _FORMER.items()}.get(data.get('script', TRAIN))
+        data = {**data, 'args': tuple(str(arg) for arg in data.get('args', ()))}
+        step = cls(**(data if moved is None else {**data, 'script': moved}))
         if not re.fullmatch(r'\w+', step.name) or step.name in _OWN:
             raise StudyError(f'{where}.name should be a word other than {", ".join(_OWN)}, but got {step.name!r}')
         if step.script == TRAIN and (step.config is None or step.args):
@@ -91,8 +97,13 @@ class Step:
     def settings(self, seed: int) -> dict[str, Any]:
         """Everything that decides the result, but for the code and the results of earlier steps."""
         cfg = self.resolve(seed)
-        config = {} if cfg is None else {'config': json.loads(json.dumps(cfg.to_dict(), default=str))}
-        return {'script': self.script, 'args': list(self.args), 'seed': seed, **config}
+        script = _FORMER.get(self.script, self.script)
+        settings: dict[str, Any] = {'script': script, 'args': list(self.args), 'seed': seed}
+        if cfg is not None:
+            settings['config'] = json.loads(json.dumps(cfg.to_dict(), default=str))
+            if imports := settings['config'].get('custom_imports', {}).get('imports'):
+                imports[:] = [name for name in imports if not name.startswith(_PROJECTS)]
+        return settings
 
 
 @dataclass(frozen=True)

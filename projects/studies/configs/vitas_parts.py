@@ -25,7 +25,7 @@ runs = [
             dict(name='search', config=search, overrides={**overrides, 'load_from': '{supernet.checkpoint}'}),
             dict(
                 name='compare',
-                script='tools/benchmarks/score.py',
+                script='projects/studies/score.py',
                 config=search,
                 overrides=overrides,
                 args=['compare', '{config}', '{supernet.checkpoint}', '{search}/best_arch.json', '--out', '{dir}']

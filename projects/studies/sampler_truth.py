@@ -1,4 +1,4 @@
-"""FocusFormer's sampler where the truth is known: ``python tools/benchmarks/sampler_truth.py [--seeds 0 1 2 3 4]``.
+"""FocusFormer's sampler where the truth is known: ``python projects/studies/sampler_truth.py [--seeds 0 1 2 3 4]``.
 
 A toy space of 3,840 architectures with made-up costs and accuracies, so that the best one under every budget is
 known. After the training, for budgets across the range: how much of π's mass lies on architectures within 1 %

@@ -97,7 +97,7 @@ class Truth:
             raise StudyError(f'there is no truth file {path}') from None
         except (KeyError, TypeError, AttributeError, ValueError) as err:  # VitnasError is a ValueError
             what = str(err) if isinstance(err, VitnasError) else f'{type(err).__name__}: {err}'
-            raise StudyError(f'{path} is not a truth file that tools/benchmarks/truth.py wrote ({what})') from None
+            raise StudyError(f'{path} is not a truth file that projects/studies/truth.py wrote ({what})') from None
 
 
 def _read_scores(data: Mapping[str, Any]) -> dict[int, float]:

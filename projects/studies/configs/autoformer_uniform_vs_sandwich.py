@@ -12,7 +12,7 @@ epochs = 8
 folder = 'projects/classification/configs/autoformer/'
 supernet = folder + 'autoformer-micro_supernet_8e_fashion-mnist.py'
 search = folder + 'autoformer-micro_search_evolution-2.8m_fashion-mnist.py'
-score = 'tools/benchmarks/score.py'
+score = 'projects/studies/score.py'
 
 after = [
     dict(
@@ -51,7 +51,7 @@ alone = dict(_delete_=True, type='EpochBasedTrainLoop', max_epochs=epochs, val_i
 shared = [
     dict(
         name='truth',
-        script='tools/benchmarks/truth.py',
+        script='projects/studies/truth.py',
         config=supernet,
         overrides={'train_cfg': alone},
         args=['{config}', '--num', '20', '--out', '{dir}/truth.json', '--jobs', '{jobs}'],

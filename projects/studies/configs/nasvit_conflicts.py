@@ -38,7 +38,7 @@ runs = [
             dict(name='supernet', config=supernet, overrides=overrides),
             dict(
                 name='ends',
-                script='tools/benchmarks/score.py',
+                script='projects/studies/score.py',
                 config=search,
                 overrides={k: v for k, v in overrides.items() if k.startswith('model.')},
                 args=['ends', '{config}', '{supernet.checkpoint}', '{supernet}/conflicts.csv', '--out', '{dir}'],

@@ -24,7 +24,7 @@ last = {'model.backbone.space': '{space}/step_3/space.json', 'load_from': None}
 def inherited(name, overrides, checkpoint, searched):
     """Test what was found in a space with the weights of its supernet."""
     args = ['budgets', '{config}', checkpoint, searched, '--out', '{dir}', '--budgets', '1.2e6']
-    return dict(name=name, script='tools/benchmarks/score.py', config=search, overrides=overrides, args=args)
+    return dict(name=name, script='projects/studies/score.py', config=search, overrides=overrides, args=args)
 
 
 runs = [
@@ -32,7 +32,7 @@ runs = [
         name='floor',
         steps=[
             dict(name='space', config=space, overrides={'space_search.evolution.rounding': 'floor'}),
-            dict(name='quality', script='tools/benchmarks/score.py', args=['space', '{space}', '--out', '{dir}']),
+            dict(name='quality', script='projects/studies/score.py', args=['space', '{space}', '--out', '{dir}']),
             dict(name='first', config=search, overrides=first),
             inherited('inherited_first', first, first['load_from'], '{first}'),
             inherited('inherited_last', last, '{space}/step_3/supernet/epoch_8.pth', '{space}/step_3/search'),

@@ -23,9 +23,9 @@ from mmengine.config import Config
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
 import vitnas_core  # noqa: F401  (before mm: it mends imports)
-from tools.benchmarks.studylib.results import write_measures
-from tools.benchmarks.studylib.scoring import Supernet, compare, ends, rank, under_budgets
-from tools.benchmarks.studylib.truth import Truth
+from projects.studies.studylib.results import write_measures
+from projects.studies.studylib.scoring import Supernet, compare, ends, rank, under_budgets
+from projects.studies.studylib.truth import Truth
 from vitnas_core import zoo
 from vitnas_core.errors import VitnasError
 from vitnas_core.search import read_candidates

@@ -14,7 +14,7 @@ folder = 'projects/classification/configs/vit_resnas/'
 supernet = folder + 'vit-resnas-micro_supernet_8e_fashion-mnist.py'
 search = folder + 'vit-resnas-micro_search_evolution-10.8m_fashion-mnist.py'
 retrain = folder + 'vit-resnas-micro_retrain_8e_fashion-mnist.py'
-score = 'tools/benchmarks/score.py'
+score = 'projects/studies/score.py'
 
 after = [
     dict(
@@ -59,7 +59,7 @@ alone = {
 shared = [
     dict(
         name='truth',
-        script='tools/benchmarks/truth.py',
+        script='projects/studies/truth.py',
         config=supernet,
         overrides=alone,
         args=['{config}', '--num', '20', '--seeds', '0', '1', '--out', '{dir}/truth.json', '--jobs', '{jobs}'],

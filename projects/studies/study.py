@@ -1,4 +1,4 @@
-"""Run a study and tabulate it: ``python tools/benchmarks/study.py STUDY.py [--work-dir DIR] [--jobs N]``.
+"""Run a study and tabulate it: ``python projects/studies/study.py STUDY.py [--work-dir DIR] [--jobs N]``.
 
 A study compares runs over several seeds. STUDY.py is a config:
 
@@ -29,10 +29,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
-from tools.benchmarks.studylib.execute import execute
-from tools.benchmarks.studylib.plan import Study
-from tools.benchmarks.studylib.report import write_report
-from tools.benchmarks.studylib.results import STARTED, Job, list_jobs
+from projects.studies.studylib.execute import execute
+from projects.studies.studylib.plan import Study
+from projects.studies.studylib.report import write_report
+from projects.studies.studylib.results import STARTED, Job, list_jobs
 from vitnas_core.errors import VitnasError
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tools.benchmarks import study
-from tools.benchmarks.studylib import execute
-from tools.benchmarks.studylib.curves import draw_curves, read_curves, smooth
-from tools.benchmarks.studylib.plan import ROOT, Run, Step, Study, StudyError, fill
-from tools.benchmarks.studylib.progress import Progress
-from tools.benchmarks.studylib.results import Job, difference, list_jobs, read_measures
+from projects.studies import study
+from projects.studies.studylib import execute
+from projects.studies.studylib.curves import draw_curves, read_curves, smooth
+from projects.studies.studylib.plan import ROOT, Run, Step, Study, StudyError, fill
+from projects.studies.studylib.progress import Progress
+from projects.studies.studylib.results import Job, difference, list_jobs, read_measures
 
 SCRIPT = """
 import json, os, sys, time
@@ -122,7 +122,7 @@ def test_one_seed_claims_no_interval(fake: Fake) -> None:
 
 def test_killed_and_started_again(fake: Fake) -> None:
     path = fake.write({'low': '1', 'mid': '2', 'high': '3'}, [0, 1], seconds=0.4)
-    command = [sys.executable, str(ROOT / 'tools/benchmarks/study.py'), str(path), '--work-dir', str(fake.work_dir)]
+    command = [sys.executable, str(ROOT / 'projects/studies/study.py'), str(path), '--work-dir', str(fake.work_dir)]
     process = subprocess.Popen([*command, '--jobs', '2'], stdout=subprocess.DEVNULL)
     end = time.monotonic() + 120
     while len(fake.calls()) < 4 and time.monotonic() < end:
@@ -279,8 +279,23 @@ def test_difference_names_what_changed() -> None:
     assert difference({'a': 1}, {'a': 1}) == ''
 
 
+def test_results_and_studies_from_before_the_move_stay_valid() -> None:
+    """Scripts were in tools/benchmarks/, and VQA was part of the core, so its configs imported nothing else."""
+    config = 'projects/vqa/configs/digits/question-only_8e_scenes.py'
+    former, now = (
+        Step.read(dict(name='a', script=f'{folder}/score.py', config=config), 'a')
+        for folder in ('tools/benchmarks', 'projects/studies')
+    )
+    assert former == now and now.script == 'projects/studies/score.py'
+    settings = now.settings(0)
+    assert settings['script'] == 'tools/benchmarks/score.py'
+    assert settings['config']['custom_imports'] == {'imports': ['vitnas_core'], 'allow_failed_imports': False}
+    resolved = now.resolve(0)
+    assert resolved is not None and resolved.custom_imports.imports == ['vitnas_core', 'projects.vqa.vqa']
+
+
 def test_the_first_study_is_well_formed() -> None:
-    path = ROOT / 'tools/benchmarks/studies/autoformer_uniform_vs_sandwich.py'
+    path = ROOT / 'projects/studies/configs/autoformer_uniform_vs_sandwich.py'
     runs = list_jobs(Study.from_file(path), Path('nowhere'))
     assert [steps[0].run.title for steps in runs[:3]] == ['shared', 'uniform, seed 0', 'sandwich, seed 0']
     rules = {steps[0].run.name: steps[0].settings['config']['train_cfg']['rule']['type'] for steps in runs[1:4]}
@@ -288,7 +303,7 @@ def test_the_first_study_is_well_formed() -> None:
 
 
 def test_the_study_of_focusformer_is_well_formed() -> None:
-    runs = list_jobs(Study.from_file(ROOT / 'tools/benchmarks/studies/focusformer_sampler.py'), Path('nowhere'))
+    runs = list_jobs(Study.from_file(ROOT / 'projects/studies/configs/focusformer_sampler.py'), Path('nowhere'))
     assert len(runs) == 15 and [steps[0].run.title for steps in runs[:2]] == ['uniform, seed 0', 'sampler, seed 0']
     first = {steps[0].run.name: steps[0].settings['config'] for steps in runs[:3]}
     assert first['uniform']['train_cfg']['sampler'] == {'type': 'vitnas.UniformSampler'}
@@ -300,13 +315,13 @@ def test_the_study_of_focusformer_is_well_formed() -> None:
     assert len({config['train_cfg']['max_epochs'] for config in first.values()}) == 1  # as many steps
 
 
-@pytest.mark.parametrize('path', sorted((ROOT / 'tools/benchmarks/studies').glob('*.py')), ids=lambda path: path.stem)
+@pytest.mark.parametrize('path', sorted((ROOT / 'projects/studies/configs').glob('*.py')), ids=lambda path: path.stem)
 def test_every_study_is_well_formed(path: Path) -> None:
     assert list_jobs(Study.from_file(path), Path('nowhere'))
 
 
 def test_models_of_the_scenes_differ_in_the_weights_that_they_begin_with_alone() -> None:
-    runs = list_jobs(Study.from_file(ROOT / 'tools/benchmarks/studies/scenes_transfer.py'), Path('nowhere'))
+    runs = list_jobs(Study.from_file(ROOT / 'projects/studies/configs/scenes_transfer.py'), Path('nowhere'))
     random, searched = ({job.step.name: job.settings['config'] for job in steps} for steps in runs[:2])
     assert len(random) == len(searched) == 5
     for name in random:

@@ -1,4 +1,4 @@
-"""S3's space evolution on a made-up truth: the small version of tools/benchmarks/space_truth.py."""
+"""S3's space evolution on a made-up truth: the small version of projects/studies/space_truth.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tools.benchmarks import space_truth
-from tools.benchmarks.space_truth import DIMENSIONS, FIRST, STEPS, TRUTH, Counts, Summary, Truth, summarize, weak_moves
+from projects.studies import space_truth
+from projects.studies.space_truth import DIMENSIONS, FIRST, STEPS, TRUTH, Counts, Summary, Truth, summarize, weak_moves
 from vitnas_core.search.space_quality import SpaceEvolution
 from vitnas_core.spaces import Arch, SearchSpace
 

@@ -24,7 +24,7 @@ def steps(family: str, overrides: dict) -> list[dict]:
         dict(name=family, config=families[family], overrides=overrides),
         dict(
             name=f'{family}_ends',
-            script='tools/benchmarks/score.py',
+            script='projects/studies/score.py',
             config=families[family],
             overrides={**overrides, 'train_cfg.evaluator': dict(type='Accuracy')},
             args=args,

@@ -1,4 +1,4 @@
-"""Train architectures of a space alone, keep what they reach: ``python tools/benchmarks/truth.py CONFIG --out FILE``.
+"""Train architectures of a space alone, keep what they reach: ``python projects/studies/truth.py CONFIG --out FILE``.
 
 CONFIG is a recipe: a training config whose backbone has a space (or is given one by --space). Architectures are
 spread over the range of costs, the smallest and the largest included; each is trained from scratch, once a
@@ -22,10 +22,10 @@ from mmengine.config import Config
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
 import vitnas_core  # noqa: F401  (before mm: it mends imports)
-from tools.benchmarks.studylib.execute import execute
-from tools.benchmarks.studylib.plan import Step, Study, StudyError
-from tools.benchmarks.studylib.results import list_jobs
-from tools.benchmarks.studylib.truth import TrueArch, Truth, choose_archs
+from projects.studies.studylib.execute import execute
+from projects.studies.studylib.plan import Step, Study, StudyError
+from projects.studies.studylib.results import list_jobs
+from projects.studies.studylib.truth import TrueArch, Truth, choose_archs
 from vitnas_core import zoo
 from vitnas_core.costs import Cost
 from vitnas_core.errors import VitnasError

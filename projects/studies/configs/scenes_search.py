@@ -29,7 +29,7 @@ runs = [
         steps=[
             dict(name='supernet', config=supernet),
             dict(name='search', config=search, overrides={'load_from': '{supernet.checkpoint}'}),
-            dict(name='compare', script='tools/benchmarks/score.py', config=search, args=compare),
+            dict(name='compare', script='projects/studies/score.py', config=search, args=compare),
         ],
     )
 ]

@@ -14,7 +14,7 @@ folder = 'projects/classification/configs/vitas/'
 supernet = folder + 'vitas-deit-micro_supernet_40e_fashion-mnist.py'
 search = folder + 'vitas-deit-micro_search_nsga2-0.7m_fashion-mnist.py'
 retrain = folder + 'vitas-deit-micro_retrain_8e_fashion-mnist.py'
-score = 'tools/benchmarks/score.py'
+score = 'projects/studies/score.py'
 
 
 def steps(shared: dict) -> list:
@@ -65,7 +65,7 @@ alone = {
 shared = [
     dict(
         name='truth',
-        script='tools/benchmarks/truth.py',
+        script='projects/studies/truth.py',
         config=supernet,
         overrides=alone,
         args=['{config}', '--num', '30', '--seeds', '0', '1', '--out', '{dir}/truth.json', '--jobs', '{jobs}'],

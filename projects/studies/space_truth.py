@@ -1,4 +1,4 @@
-"""S3's space evolution where the truth is known: ``python tools/benchmarks/space_truth.py [--seeds 20]``.
+"""S3's space evolution where the truth is known: ``python projects/studies/space_truth.py [--seeds 20]``.
 
 The paper's first space (S3, Sec. 4.1) with a made-up error, so that it is known where every dimension of every stage
 should go. For each seed the space evolves as in Alg. 1. What is asked for: the last space's mean error is below the

@@ -11,12 +11,12 @@ import torch
 from mmengine.config import Config
 from scipy import stats
 
-from tools.benchmarks import score
-from tools.benchmarks.studylib.plan import ROOT, StudyError
-from tools.benchmarks.studylib.scoring import Supernet, compare, rank
-from tools.benchmarks.studylib.statistics import paired_difference, score_ranking, summarize
-from tools.benchmarks.studylib.truth import TrueArch, Truth, choose_archs
-from tools.benchmarks.truth import read_model, recipe_digest
+from projects.studies import score
+from projects.studies.studylib.plan import ROOT, StudyError
+from projects.studies.studylib.scoring import Supernet, compare, rank
+from projects.studies.studylib.statistics import paired_difference, score_ranking, summarize
+from projects.studies.studylib.truth import TrueArch, Truth, choose_archs
+from projects.studies.truth import read_model, recipe_digest
 from tools.dataset_converters import fashion_mnist
 from vitnas_core import zoo
 from vitnas_core.backbones import AutoFormer

@@ -23,7 +23,7 @@ uniform = {'train_cfg.sampler': dict(_delete_=True, type='vitnas.UniformSampler'
 def scored(name, config, *searches):
     """Test what searches found under each budget."""
     args = ['budgets', '{config}', '{supernet.checkpoint}', *searches, '--out', '{dir}', '--budgets']
-    return dict(name=name, script='tools/benchmarks/score.py', config=config, args=[*args, *map(str, budgets)])
+    return dict(name=name, script='projects/studies/score.py', config=config, args=[*args, *map(str, budgets)])
 
 
 by_evolution = [

@@ -16,7 +16,7 @@ weights = 'work_dirs/s3-micro_supernet_120e_drawn-digits/epoch_120.pth'
 found = 'work_dirs/s3-micro_search_evolution-7m_drawn-digits/best_arch.json'
 draw = dict(
     name='draw',
-    script='tools/benchmarks/score.py',
+    script='projects/studies/score.py',
     config=search,
     args=['draw', '{config}', weights, found, '--out', '{dir}', '--seed', '{seed}'],
 )
