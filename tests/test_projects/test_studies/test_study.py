@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -318,6 +319,14 @@ def test_the_study_of_focusformer_is_well_formed() -> None:
 @pytest.mark.parametrize('path', sorted((ROOT / 'projects/studies/configs').glob('*.py')), ids=lambda path: path.stem)
 def test_every_study_is_well_formed(path: Path) -> None:
     assert list_jobs(Study.from_file(path), Path('nowhere'))
+
+
+def test_the_study_of_the_readme_is_well_formed(tmp_path: Path) -> None:
+    text = (ROOT / 'projects/studies/README.md').read_text()
+    (tmp_path / 'rates.py').write_text(text.partition('```python\n')[2].partition('```')[0])
+    assert len(list_jobs(Study.from_file(tmp_path / 'rates.py'), tmp_path)) == 4
+    listed = re.findall(r'\(configs/(\w+\.py)\)', text)
+    assert sorted(listed) == sorted(path.name for path in (ROOT / 'projects/studies/configs').glob('*.py'))
 
 
 def test_models_of_the_scenes_differ_in_the_weights_that_they_begin_with_alone() -> None:
