@@ -19,8 +19,7 @@ train_set = dict(
     ann_file='v2_scenes_train_annotations.json',
 )
 val_set = dict(
-    type='vitnas.VQADataset',
-    data_root=data_root,
+    train_set,
     data_prefix='val',
     question_file='v2_OpenEnded_scenes_val_questions.json',
     ann_file='v2_scenes_val_annotations.json',
@@ -35,10 +34,8 @@ train_dataloader = dict(
     dataset=dict(**train_set, questions_per_image=10, pipeline=train_pipeline),
 )
 val_dataloader = dict(
+    train_dataloader,
     batch_size=64,
-    num_workers=1,
-    persistent_workers=True,
-    collate_fn=dict(type='default_collate'),
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(**val_set, pipeline=test_pipeline),
 )
