@@ -15,17 +15,8 @@ from vitnas_core import launch
 
 __path__ = extend_path(__path__, __name__)
 
-VQA = {
-    'BertEncoder',
-    'FusionTransformer',
-    'MatchHead',
-    'TokenNeck',
-    'VQAAccuracy',
-    'VQADataset',
-    'VQAHead',
-    'VQAModel',
-}
-"""Types that were part of ``vitnas_core`` in version 0.1; configs of that time do not import the project."""
+VQA = re.compile(r'\b(BertEncoder|FusionTransformer|MatchHead|TokenNeck|VQA(Accuracy|Dataset|Head|Model))\b')
+"""Types that were once part of ``vitnas_core``; configs of that time do not import the project."""
 
 
 def read_config(options: argparse.Namespace) -> Config:
@@ -35,6 +26,6 @@ def read_config(options: argparse.Namespace) -> Config:
         VitnasError: There is no such file, or it has no model.
     """
     cfg = launch.read_config(options)
-    if VQA & set(re.findall(r'\w+', str(cfg.to_dict()))):
+    if VQA.search(str(cfg.to_dict())):
         import_module('projects.vqa.vqa')
     return cfg

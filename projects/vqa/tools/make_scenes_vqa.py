@@ -1,7 +1,7 @@
 """Make scenes of digits and questions about them: ``python projects/vqa/tools/make_scenes_vqa.py``.
 
-The scenes are those of make_scenes.py, more of them; questions and answers are in VQA v2's own files, balanced so that
-little can be guessed from a question alone. No download; the same seed gives the same files.
+Draws scenes like make_scenes.py, but more of them, and writes questions and answers in VQA v2's own format. The answers
+are balanced against guessing. Needs no download; the same seed gives the same files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main(args: list[str] | None = None) -> None:
     parser.add_argument('--out', type=Path, default=Path('data/scenes_vqa'), help='defaults to data/scenes_vqa')
     parser.add_argument('--train', type=int, default=3000, help='number of training scenes; defaults to 3000')
     parser.add_argument('--val', type=int, default=300, help='number of validation scenes; defaults to 300')
-    parser.add_argument('--questions', type=int, default=10, help='questions a scene on average; defaults to 10')
+    parser.add_argument('--questions', type=int, default=10, help='average per scene; defaults to 10')
     parser.add_argument('--size', type=int, nargs=2, default=(96, 128), metavar=('H', 'W'), help='defaults to 96 128')
     parser.add_argument('--seed', type=int, default=0, help='defaults to 0')
     parser.add_argument('--overwrite', action='store_true', help='replace the scenes that are in the folder')

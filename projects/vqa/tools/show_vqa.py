@@ -1,7 +1,7 @@
-"""Ask a model about an image and see where it looks: ``show_vqa.py IMAGE QUESTION… --out FILE``.
+"""Ask a VQA model about an image and see where it looks: ``show_vqa.py IMAGE QUESTION… --out FILE``.
 
-Each question is a row: the likeliest answers, and the image under the attention of the question's first token, a
-picture a layer of the fusion. The default model is that of the scenes of digits, once it is trained.
+Draws one row per question: the likeliest answers, then the image under the attention of the question's first token, one
+picture per fusion layer. The default model is the one for scenes of digits; train it first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(args: list[str] | None = None) -> list[Look]:
-    """Print the answers, write the picture; what was seen is returned."""
+    """Print the answers and write the picture; return what was seen."""
     options = parse_args(args)
     image = read_image(options.image)
     cfg = read_config(options)

@@ -18,10 +18,10 @@ from vitnas_core.utils.fileio import atomic_write
 
 
 def read_annotations(path: Path) -> list[dict]:
-    """The annotations of a file.
+    """Read the annotations of a file.
 
     Raises:
-        DatasetError: It is not there, or none of VQA's.
+        DatasetError: The file is missing, or is not one of VQA v2.
     """
     try:
         annotations = json.loads(path.read_text(encoding='utf-8'))['annotations']
@@ -35,7 +35,7 @@ def main(args: list[str] | None = None) -> None:
     """Write the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('annotations', type=Path, nargs='+', help='files of annotations')
-    parser.add_argument('--num', type=int, default=3129, help='how many answers; defaults to 3129')
+    parser.add_argument('--num', type=int, default=3129, help='number of answers; defaults to 3129')
     parser.add_argument('--out', type=Path, required=True, help='JSON file to write')
     options = parser.parse_args(args)
     try:

@@ -1,4 +1,4 @@
-"""Questions about images: data, model and metric of visual question answering."""
+"""Visual question answering: dataset, model and metric."""
 
 from .answers import agreement, frequent_answers, normalise, read_answers, score, soft_targets
 from .bert import BertEncoder, FusionTransformer

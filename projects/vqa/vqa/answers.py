@@ -1,4 +1,4 @@
-"""Answers as VQA's official evaluation sees them: how they are spelt, how much agreement counts, which are frequent."""
+"""Answers by VQA's official evaluation: their spelling, their scores, and the most frequent ones."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from mmpretrain.evaluation.metrics.vqa import _process_digit_article, _process_p
 from vitnas_core.errors import DatasetError
 
 PEOPLE = 10
-"""How many answered each question."""
+"""Number of people who answered each question."""
 
 
 def strip(answer: str) -> str:
-    """An answer on one line, without blanks around it."""
+    """Put an answer on one line and strip blanks."""
     return answer.replace('\n', ' ').replace('\t', ' ').strip()
 
 
 @functools.lru_cache(maxsize=1 << 17)
 def normalise(answer: str) -> str:
-    """An answer in the official spelling.
+    """Spell an answer as the official evaluation does.
 
-    Lower case; no articles; numbers as digits; contractions with their apostrophe; no punctuation, but for apostrophes,
-    colons, points of decimal numbers, and signs such as % that its list does not have.
+    Lower case; no articles; numbers as digits; contractions with their apostrophe; no punctuation except apostrophes,
+    colons, decimal points, and signs that its list lacks, such as %.
     """
     return _process_digit_article(_process_punctuation(strip(answer)))
 
 
 def agreement(matches: int) -> float:
-    """How right an answer is that so many of ten people gave: min(n / 3, 1), the mean over nine of them.
+    """Score an answer that ``matches`` of ten people gave: min(n / 3, 1), averaged over every nine of them.
 
     Raises:
-        ValueError: There are not 0 to 10.
+        ValueError: ``matches`` is not in 0 to 10.
     """
     if not 0 <= matches <= PEOPLE:
         raise ValueError(f'matches should be 0 to {PEOPLE}, but got {matches}')
@@ -45,11 +45,11 @@ def agreement(matches: int) -> float:
 
 
 def soft_targets(answers: Sequence[str], weights: Sequence[float]) -> dict[str, float]:
-    """How right each answer to a question is.
+    """Score every answer to a question.
 
     Args:
         answers: The different answers.
-        weights: Which share of the people gave each.
+        weights: Share of the people who gave each.
 
     Returns:
         Normalised answer → its score.
@@ -61,7 +61,7 @@ def soft_targets(answers: Sequence[str], weights: Sequence[float]) -> dict[str, 
 
 
 def score(predicted: str, answers: Sequence[str], weights: Sequence[float]) -> float:
-    """How right a predicted answer is, 0 to 1, as in the official evaluation: spelling counts where all ten agree."""
+    """Score a prediction, 0 to 1, as the official evaluation does: where all ten agree, the spelling counts."""
     predicted, answers = strip(predicted), [strip(answer) for answer in answers]
     if len(set(answers)) > 1:
         predicted, answers = normalise(predicted), [normalise(answer) for answer in answers]
@@ -69,27 +69,27 @@ def score(predicted: str, answers: Sequence[str], weights: Sequence[float]) -> f
 
 
 def frequent_answers(annotations: Iterable[Mapping[str, Any]], num: int) -> list[str]:
-    """The most frequent answers, normalised, most frequent first, equals in the order of the alphabet.
+    """List the most frequent answers, normalised, most frequent first; ties are in alphabetical order.
 
     Args:
-        annotations: Of VQA v2's files; ``multiple_choice_answer`` is what most people answered.
-        num: How many.
+        annotations: Annotations of VQA v2; ``multiple_choice_answer`` is what most people answered.
+        num: Number of answers.
 
     Raises:
-        DatasetError: There are fewer.
+        DatasetError: The annotations have fewer answers.
     """
     counts = Counter(normalise(annotation['multiple_choice_answer']) for annotation in annotations)
     counts.pop('', None)
     if len(counts) < num:
-        raise DatasetError(f'there are {len(counts):,} different answers, fewer than the {num:,} that are asked for')
+        raise DatasetError(f'there are {len(counts):,} different answers, fewer than the {num:,} asked for')
     return sorted(counts, key=lambda answer: (-counts[answer], answer))[:num]
 
 
 def read_answers(path: str | Path, num: int) -> list[str]:
-    """The list of answers that a model chooses from.
+    """Read the list of answers that a model chooses from.
 
     Raises:
-        DatasetError: There is no such file, or it is no list of so many different answers.
+        DatasetError: The file is missing, or is not a list of ``num`` different answers.
     """
     path = Path(path)
     if not path.is_file():

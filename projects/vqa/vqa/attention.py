@@ -1,4 +1,4 @@
-"""What a model of questions looks at: answers, and the attention of the question's first token over the image."""
+"""Where a VQA model looks: its answers, and the attention from the question's first token to the image."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .model import VQAModel
 
 @dataclass(frozen=True)
 class Look:
-    """How a model came to its answer.
+    """A model's answers to one question, and where it looked.
 
     Args:
         question: The question.
-        answers: The likeliest answers and their scores, 0 to 1, the best first.
-        maps: Attention of ``[CLS]`` over the cells of the image, mean of the heads, one a layer, (layers, H, W); each
-            sums to what is not spent on words.
+        answers: The likeliest answers with their scores, 0 to 1, best first.
+        maps: Attention from ``[CLS]`` to the image cells, averaged over heads, one map per layer, (layers, H, W). Words
+            get the rest of the attention.
     """
 
     question: str
@@ -36,10 +36,10 @@ class Look:
 
 
 def read_image(path: str | Path) -> np.ndarray:
-    """An image file as RGB, ``uint8`` of shape (H, W, 3).
+    """Read an image file as RGB, ``uint8`` of shape (H, W, 3).
 
     Raises:
-        VitnasError: There is no such image.
+        VitnasError: The file is missing, or no image.
     """
     image = mmcv.imread(str(path), channel_order='rgb') if Path(path).is_file() else None
     if image is None:
@@ -52,14 +52,14 @@ def look(model: VQAModel, pipeline: list[Mapping[str, Any]], image: str | Path, 
     """Ask a model a question about an image file.
 
     Args:
-        model: A trained model, with a backbone.
+        model: A trained model with a backbone.
         pipeline: The transforms of its test images.
-        image: The file.
+        image: The image file.
         question: The question.
-        best: How many answers. Defaults to 3.
+        best: Number of answers. Defaults to 3.
 
     Raises:
-        VitnasError: There is no such image, the model sees none, or its vocabulary knows no word of the question.
+        VitnasError: The image is missing, the model has no backbone, or its vocabulary knows no word of the question.
     """
     if model.backbone is None:
         raise VitnasError('the model has no backbone: it answers without looking at the image')

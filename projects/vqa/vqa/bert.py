@@ -1,4 +1,4 @@
-"""A transformer with BERT's shape and names, on torch's own attention: weight files in BERT's usual layout fit."""
+"""BERT layers on torch's own attention, with BERT's names: weight files in BERT's usual layout fit."""
 
 from __future__ import annotations
 
@@ -19,29 +19,69 @@ from vitnas_core.registry import MODELS
 from .tokenizer import WordPiece
 
 EPS = 1e-12
-"""What BERT's norms add to the variance."""
+"""Epsilon of BERT's norms."""
 
 STD = 0.02
 """Standard deviation of BERT's weights before training."""
 
 Question = str | Tensor
-"""Words, or the ids of tokens."""
+"""Words, or token ids."""
 
 
 def dense(inputs: int, outputs: int, std: float = STD) -> nn.Linear:
-    """A linear layer with BERT's initialisation."""
+    """Build a linear layer with BERT's initialisation."""
     layer = nn.Linear(inputs, outputs)
     nn.init.trunc_normal_(layer.weight, std=std)
     nn.init.zeros_(layer.bias)
     return layer
 
 
-class BertLayer(nn.Module):
-    """Attention and MLP, each with a residual and a norm behind it; modules are named as in BERT's files.
+class Heads(nn.Module):
+    """Project tokens to queries, keys and values.
 
     Args:
         width: Width of the tokens.
-        num_heads: Heads, which divide the width.
+        num_heads: Number of heads; divides the width.
+        std: Standard deviation of the weights before training.
+    """
+
+    def __init__(self, width: int, num_heads: int, std: float) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.query, self.key, self.value = (dense(width, width, std) for _ in range(3))
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Tokens (B, N, D) → queries, keys and values, each (B, heads, N, d)."""
+        layers = (self.query, self.key, self.value)
+        return [layer(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for layer in layers]
+
+
+class Residual(nn.Module):
+    """Add a projected branch to the tokens, then normalise.
+
+    Args:
+        inputs: Width of the branch.
+        width: Width of the tokens.
+        drop: Dropout of the projected branch.
+        std: Standard deviation of the weights before training.
+    """
+
+    def __init__(self, inputs: int, width: int, drop: float, std: float) -> None:
+        super().__init__()
+        self.drop = drop
+        self.dense, self.LayerNorm = dense(inputs, width, std), nn.LayerNorm(width, EPS)
+
+    def forward(self, x: Tensor, branch: Tensor) -> Tensor:
+        """Tokens (B, N, D) and a branch (B, N, inputs) → (B, N, D)."""
+        return self.LayerNorm(x + F.dropout(self.dense(branch), self.drop, self.training))
+
+
+class BertLayer(nn.Module):
+    """Attention and MLP, each followed by a residual and a norm; modules have the names of BERT's files.
+
+    Args:
+        width: Width of the tokens.
+        num_heads: Number of heads; divides the width.
         hidden: Hidden width of the MLP.
         drop: Dropout of the attention weights and of both branches.
         std: Standard deviation of the weights before training.
@@ -49,53 +89,42 @@ class BertLayer(nn.Module):
 
     def __init__(self, width: int, num_heads: int, hidden: int, drop: float, std: float = STD) -> None:
         super().__init__()
-        self.num_heads, self.drop = num_heads, drop
-        inner = {name: dense(width, width, std) for name in ('query', 'key', 'value')}
-        self.attention = nn.ModuleDict({'self': nn.ModuleDict(inner), 'output': _residual(width, width, std)})
+        self.drop = drop
+        self.attention = nn.ModuleDict(
+            {'self': Heads(width, num_heads, std), 'output': Residual(width, width, drop, std)}
+        )
         self.intermediate = nn.ModuleDict({'dense': dense(width, hidden, std)})
-        self.output = _residual(hidden, width, std)
+        self.output = Residual(hidden, width, drop, std)
 
     def weights(self, x: Tensor, mask: Tensor) -> Tensor:
-        """What each token attends to: tokens (B, N, D) and their mask (B, N) → (B, heads, N, N)."""
-        query, key, _ = self._heads(x)
+        """Compute attention weights: tokens (B, N, D) and their mask (B, N) → (B, heads, N, N)."""
+        query, key, _ = self.attention['self'](x)
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         return scores.masked_fill(~mask[:, None, None], -math.inf).softmax(-1)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Tokens (B, N, D) and which of them are there (B, N), at least one of each sample → (B, N, D)."""
-        query, key, value = self._heads(x)
+        """Tokens (B, N, D) and their mask (B, N), which keeps at least one token per sample → (B, N, D)."""
+        query, key, value = self.attention['self'](x)
         drop = self.drop if self.training else 0.0
         out = F.scaled_dot_product_attention(query, key, value, mask[:, None, None], drop)
-        x = self._add(x, out.transpose(1, 2).flatten(2), self.attention['output'])  # type: ignore[arg-type]
-        return self._add(x, F.gelu(self.intermediate['dense'](x)), self.output)
-
-    def _heads(self, x: Tensor) -> list[Tensor]:
-        """Queries, keys and values, each (B, heads, N, d)."""
-        layers: Mapping[str, nn.Module] = self.attention['self']  # type: ignore[assignment]
-        return [layers[n](x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for n in ('query', 'key', 'value')]
-
-    def _add(self, x: Tensor, branch: Tensor, layers: nn.ModuleDict) -> Tensor:
-        return layers['LayerNorm'](x + F.dropout(layers['dense'](branch), self.drop, self.training))
-
-
-def _residual(inputs: int, width: int, std: float) -> nn.ModuleDict:
-    return nn.ModuleDict({'dense': dense(inputs, width, std), 'LayerNorm': nn.LayerNorm(width, EPS)})
+        x = self.attention['output'](x, out.transpose(1, 2).flatten(2))
+        return self.output(x, F.gelu(self.intermediate['dense'](x)))
 
 
 class BertModule(BaseModule):
-    """What text encoder and fusion have in common: layers, and a way to take weights from a file of BERT.
+    """Base class of text encoder and fusion: BERT layers that can load a file of BERT.
 
     Args:
         width: Width of the tokens.
         depth: Number of layers.
-        num_heads: Heads of a layer.
+        num_heads: Number of heads per layer.
         hidden: Hidden width of the MLPs.
         drop_rate: Dropout.
         init_std: Standard deviation of the layers' weights before training.
         init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT.
 
     Raises:
-        VitnasError: The heads do not divide the width, or a number is out of range.
+        VitnasError: ``num_heads`` does not divide the width, or a number is out of range.
     """
 
     def __init__(
@@ -121,28 +150,23 @@ class BertModule(BaseModule):
                 f"init_cfg of {name} should be None or dict(type='Pretrained', checkpoint=FILE), but got {init_cfg!r}"
             )
         self.width, self.drop_rate = width, drop_rate
-        layers = [BertLayer(width, num_heads, hidden or 4 * width, drop_rate, init_std) for _ in range(depth)]
-        self.encoder = nn.ModuleDict({'layer': nn.ModuleList(layers)})
-
-    @property
-    def layers(self) -> Sequence[BertLayer]:
-        """The layers, first to last."""
-        return list(self.encoder['layer'])  # type: ignore[arg-type, call-overload]
+        self.layers = [BertLayer(width, num_heads, hidden or 4 * width, drop_rate, init_std) for _ in range(depth)]
+        self.encoder = nn.ModuleDict({'layer': nn.ModuleList(self.layers)})
 
     def run(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Tokens (B, N, D) and their mask (B, N) through all layers."""
+        """Run tokens (B, N, D) with their mask (B, N) through all layers."""
         for layer in self.layers:
             x = layer(x, mask)
         return x
 
     def init_weights(self) -> None:
-        """Take the weights of a file where ``init_cfg`` names one; the others have theirs already."""
+        """Load the file that ``init_cfg`` names, if any; all other weights are initialised already."""
         if self.init_cfg and not self.is_init:
             self.load_bert(self.init_cfg['checkpoint'])
         self._is_init = True
 
     def load_bert(self, path: str | os.PathLike) -> None:
-        """Take the weights of a file in BERT's usual layout; what is not needed of it is left out.
+        """Load weights from a file in BERT's usual layout; weights that this module lacks are ignored.
 
         Raises:
             CheckpointError: The file lacks a weight, or has it in another shape.
@@ -157,12 +181,12 @@ class BertModule(BaseModule):
             tensor.copy_(source)
 
     def bert_names(self) -> dict[str, Callable[[Mapping[str, Tensor]], Tensor | None]]:
-        """How weights are found that are called otherwise in BERT's files."""
+        """Map own weights to BERT's where the names differ: name → function of BERT's weights."""
         return {}
 
 
 def read_bert(path: str | os.PathLike) -> dict[str, Tensor]:
-    """The weights of a file of BERT, without the prefix of whole models, norms in today's names."""
+    """Read a file of BERT, without the prefix of whole models and with today's names of norms."""
     weights = load_file(path)['state_dict']
     renamed = {}
     for name, tensor in weights.items():
@@ -175,24 +199,24 @@ def read_bert(path: str | os.PathLike) -> dict[str, Tensor]:
 
 @MODELS.register_module()
 class BertEncoder(BertModule):
-    """Questions to tokens: BERT's embeddings and, if asked for, its layers.
+    """Encode questions by BERT's embeddings and, with ``depth``, its layers.
 
     Args:
-        vocab: A vocabulary file of WordPiece, one token a line.
-        vocab_size: Rows of the table of tokens. Defaults to 30522, BERT's.
+        vocab: WordPiece vocabulary file, one token per line.
+        vocab_size: Rows of the token table. Defaults to 30522, BERT's.
         width: Width of the tokens. Defaults to 768.
-        depth: Number of layers. Defaults to 0: embeddings alone, as SOHO.
-        num_heads: Heads of a layer. Defaults to 12.
+        depth: Number of layers. Defaults to 0: embeddings only, as in SOHO.
+        num_heads: Number of heads per layer. Defaults to 12.
         hidden: Hidden width of the MLPs. Defaults to None: four times the width.
-        positions: Rows of the table of positions. Defaults to 512.
-        max_length: Longer questions are cut to so many tokens. Defaults to 64.
+        positions: Rows of the position table. Defaults to 512.
+        max_length: Longer questions are cut to this number of tokens. Defaults to 64.
         drop_rate: Dropout. Defaults to 0.1.
-        init_std: Standard deviation of the layers' weights before training. Defaults to 0.02, which is for BERT's
-            width; narrower layers want more.
+        init_std: Standard deviation of the layers' weights before training. Defaults to 0.02, which suits BERT's
+            width; narrower layers need more.
         init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT. Defaults to None.
 
     Raises:
-        VitnasError: As :class:`BertModule`, or ``max_length`` is more than there are positions.
+        VitnasError: As in :class:`BertModule`, or ``max_length`` exceeds ``positions``.
     """
 
     def __init__(
@@ -223,13 +247,13 @@ class BertEncoder(BertModule):
         """Embed questions.
 
         Args:
-            questions: Their words, or the ids of their tokens.
+            questions: Words or token ids of each question.
 
         Returns:
-            The tokens, (B, N, D), and which of them are no padding, (B, N).
+            The tokens, (B, N, D), and their mask, (B, N), False for padding.
 
         Raises:
-            VitnasError: The vocabulary cannot be read, or knows no word of a question.
+            VitnasError: The vocabulary is unusable, or knows no word of a question.
         """
         tables: dict[str, Any] = dict(self.embeddings.items())
         device = tables['LayerNorm'].weight.device
@@ -246,16 +270,16 @@ class BertEncoder(BertModule):
 
 @MODELS.register_module()
 class FusionTransformer(BertModule):
-    """Tokens of a question and of an image attend to each other, in layers of BERT's shape.
+    """Let tokens of a question and of an image attend to each other in BERT layers.
 
     Args:
         width: Width of the tokens. Defaults to 768.
         depth: Number of layers. Defaults to 12.
-        num_heads: Heads of a layer. Defaults to 12.
+        num_heads: Number of heads per layer. Defaults to 12.
         hidden: Hidden width of the MLPs. Defaults to None: four times the width.
         drop_rate: Dropout. Defaults to 0.1.
-        init_std: Standard deviation of the layers' weights before training. Defaults to 0.02, which is for BERT's
-            width; narrower layers want more.
+        init_std: Standard deviation of the layers' weights before training. Defaults to 0.02, which suits BERT's
+            width; narrower layers need more.
         init_cfg: ``dict(type='Pretrained', checkpoint=FILE)`` for the weights of BERT. Defaults to None.
     """
 
@@ -273,7 +297,7 @@ class FusionTransformer(BertModule):
         self.image_type = nn.Parameter(nn.init.trunc_normal_(torch.empty(width), std=STD))
 
     def bert_names(self) -> dict[str, Callable[[Mapping[str, Tensor]], Tensor | None]]:
-        """Tokens of the image are BERT's second segment."""
+        """Image tokens are BERT's second segment."""
 
         def second(weights: Mapping[str, Tensor]) -> Tensor | None:
             table = weights.get('embeddings.token_type_embeddings.weight')
@@ -282,15 +306,15 @@ class FusionTransformer(BertModule):
         return {'image_type': second}
 
     def forward(self, text: Tensor, mask: Tensor, image: Tensor | None) -> Tensor:
-        """Fuse.
+        """Fuse questions with images.
 
         Args:
             text: Tokens of the questions, (B, N, D).
-            mask: Which of them are no padding, (B, N).
-            image: Tokens of the images, (B, M, D); None for questions alone.
+            mask: Their mask, (B, N), False for padding.
+            image: Tokens of the images, (B, M, D); None to use the question alone.
 
         Returns:
-            All tokens, (B, N + M, D), those of the question first.
+            All tokens, (B, N + M, D), question first.
         """
         if image is None:
             return self.run(text, mask)

@@ -1,4 +1,4 @@
-"""VQA v2 in its usual files, by mmpretrain's dataset, with words where something is missing."""
+"""VQA v2 in its usual files: mmpretrain's dataset with clear errors, and several questions per image."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from vitnas_core.errors import DatasetError
 from vitnas_core.registry import DATASETS
 
 OF_A_QUESTION = ('question', 'question_id', 'gt_answer', 'gt_answer_weight', 'answer_type')
-"""What an image with several questions has lists of."""
+"""Fields that are lists where an image has several questions."""
 
 NEEDED: dict[str, dict[str, type]] = {
     'questions': {'image_id': int, 'question_id': int, 'question': str},
     'annotations': {'question_id': int, 'answers': list},
 }
-"""What the entries of VQA's files have at least."""
+"""Fields that every entry of VQA's files needs, with their types."""
 
 
 @DATASETS.register_module()
 class VQADataset(COCOVQA):
-    """mmpretrain's ``COCOVQA``; an image may bring several of its questions along.
+    """mmpretrain's ``COCOVQA``, optionally with several questions per image.
 
     Args:
-        questions_per_image: How many questions of an image are one sample, so that the backbone runs once for them; an
-            epoch still has every question once. Defaults to None: a sample a question.
+        questions_per_image: Number of questions that share an image in one sample; the backbone then runs once for
+            them. An epoch still has every question once. Defaults to None: one question per sample.
         **kwargs: Arguments of ``COCOVQA``: ``data_root``, ``data_prefix``, ``question_file``, ``ann_file``, ….
 
     Raises:
-        DatasetError: A file or an image is missing, the answers are those of other questions, or
-            ``questions_per_image`` is no positive number.
+        DatasetError: A file or an image is missing, the answers belong to other questions, or
+            ``questions_per_image`` is not a positive number.
     """
 
     def __init__(self, questions_per_image: int | None = None, **kwargs: Any) -> None:
@@ -43,7 +43,7 @@ class VQADataset(COCOVQA):
         super().__init__(**kwargs)
 
     def load_data_list(self) -> list[dict]:
-        """The questions or, with ``questions_per_image``, images with some of theirs."""
+        """Load the questions or, with ``questions_per_image``, images with some of their questions."""
         try:
             infos = super().load_data_list()
         except (OSError, KeyError, TypeError, ValueError, AssertionError) as err:
@@ -53,7 +53,7 @@ class VQADataset(COCOVQA):
         return list(group(infos, self.questions_per_image))
 
     def _explain(self) -> str | None:
-        """What is wrong with the files, in words; None where it is something else."""
+        """Say what is wrong with the files; None if it is something else."""
         for path in (self.question_file, self.ann_file, self.data_prefix['img_path']):
             if path and not Path(path).exists():
                 return f'{path} is not there'
@@ -97,7 +97,7 @@ def _read_json(path: Path) -> Any:
 
 
 def group(infos: list[dict], size: int) -> Iterator[dict]:
-    """Questions of an image together, at most so many a sample, images in the order of their first question."""
+    """Group the questions of an image, at most ``size`` per sample; images keep the order of their first question."""
     of_image: dict[int, list[dict]] = {}
     for info in infos:
         of_image.setdefault(info['image_id'], []).append(info)

@@ -16,19 +16,19 @@ from .answers import score
 
 @METRICS.register_module()
 class VQAAccuracy(BaseMetric):
-    """The mean score of the predicted answers in percent, in all and of each type of answer.
+    """Mean score of the predicted answers in percent, overall and for each answer type.
 
-    mmpretrain's ``VQAAcc`` counts an answer that one of ten people gave as a third; the official evaluation leaves each
-    of them out in turn, which makes it 0.3 (and 0.6 and 0.9 for two and three).
+    mmpretrain's ``VQAAcc`` scores an answer that one of ten people gave as 1/3. The official evaluation leaves each
+    person out in turn, which gives 0.3, and 0.6 and 0.9 for two and three people.
     """
 
     default_prefix = 'VQA'
 
     def process(self, data_batch: Any, data_samples: Sequence[dict]) -> None:
-        """Keep what was predicted and what people answered.
+        """Keep predictions and people's answers.
 
         Raises:
-            DatasetError: There are no answers to compare with.
+            DatasetError: A sample has no answers to compare with.
         """
         for sample in data_samples:
             if sample.get('gt_answer') is None:
@@ -40,7 +40,7 @@ class VQAAccuracy(BaseMetric):
             self.results.append({key: sample.get(key) for key in keys})
 
     def compute_metrics(self, results: list[dict]) -> dict[str, float]:
-        """``acc`` and, where types are known, ``acc_yes/no``, ``acc_number``, ``acc_other``."""
+        """Compute ``acc`` and, if types are known, ``acc_yes/no``, ``acc_number`` and ``acc_other``."""
         scores: dict[str, list[float]] = {'acc': []}
         for result in results:
             value = 100 * score(result['pred_answer'], result['gt_answer'], result['gt_answer_weight'])

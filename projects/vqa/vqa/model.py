@@ -1,4 +1,4 @@
-"""A model that answers questions about images: backbone, neck to tokens, text, fusion, head."""
+"""The VQA model: backbone, token neck, text encoder, fusion, head."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .bert import EPS, Question, dense
 
 @MODELS.register_module()
 class TokenNeck(BaseModule):
-    """The last map of a backbone as tokens, each knowing its place.
+    """Turn the last feature map of a backbone into tokens with positions.
 
     Args:
-        in_channels: Channels of the map; ``'auto'`` in configs.
+        in_channels: Channels of the feature map; ``'auto'`` in configs.
         out_channels: Width of the tokens. Defaults to 768.
         drop_rate: Dropout. Defaults to 0.1.
         init_cfg: As everywhere in mm. Defaults to None.
@@ -41,7 +41,7 @@ class TokenNeck(BaseModule):
         self.drop_rate = drop_rate
 
     def forward(self, maps: Sequence[Tensor]) -> Tensor:
-        """Maps, the last of which is (B, C, H, W) → tokens (B, H · W, D), row by row."""
+        """Feature maps, the last one (B, C, H, W) → tokens (B, H · W, D), row by row."""
         x = maps[-1]
         if x.ndim != 4:
             raise VitnasError(f'TokenNeck should be given maps (B, C, H, W), but got {tuple(x.shape)}; see out_type')
@@ -52,11 +52,11 @@ class TokenNeck(BaseModule):
 
 @MODELS.register_module()
 class VQAHead(BaseModule):
-    """Chooses one of many answers; trained on how right each is.
+    """Score every answer of a list; train with soft targets.
 
     Args:
-        answers: A JSON list of the answers; ``projects/vqa/tools/vqa_answers.py`` makes it.
-        num_answers: How many there are. Defaults to 3129.
+        answers: JSON file with the list of answers; ``projects/vqa/tools/vqa_answers.py`` makes it.
+        num_answers: Number of answers. Defaults to 3129.
         width: Width of the tokens. Defaults to 768.
         init_cfg: As everywhere in mm. Defaults to None.
     """
@@ -78,7 +78,7 @@ class VQAHead(BaseModule):
         return {answer: i for i, answer in enumerate(self.answers)}
 
     def targets(self, answers: Sequence[Sequence[str]], weights: Sequence[Sequence[float]]) -> Tensor:
-        """How right each answer is to each question, (B, answers); those not in the list are left out."""
+        """Build the soft targets, (B, answers), from people's answers; answers outside the list are ignored."""
         targets = torch.zeros(len(answers), self.num_answers)
         for row, given, shares in zip(targets, answers, weights):
             for answer, value in soft_targets(given, shares).items():
@@ -97,11 +97,11 @@ class VQAHead(BaseModule):
 
 @MODELS.register_module()
 class MatchHead(BaseModule):
-    """Tells whether a question belongs to an image.
+    """Tell whether a question belongs to an image.
 
     Args:
         width: Width of the tokens. Defaults to 768.
-        loss_weight: Of its loss. Defaults to 1.
+        loss_weight: Weight of its loss. Defaults to 1.
         init_cfg: As everywhere in mm. Defaults to None.
     """
 
@@ -110,27 +110,27 @@ class MatchHead(BaseModule):
         self.fc, self.loss_weight = dense(width, 1), loss_weight
 
     def loss(self, x: Tensor, matched: Tensor) -> Tensor:
-        """Binary cross-entropy of first tokens (B, D), of which some are of matched pairs (B, )."""
+        """Binary cross-entropy of first tokens (B, D); ``matched`` (B, ) is True for matching pairs."""
         return self.loss_weight * F.binary_cross_entropy_with_logits(self.fc(x)[:, 0], matched.to(x))
 
 
 @MODELS.register_module()
 class VQAModel(BaseModel):
-    """Answers questions about images (SOHO without its visual dictionary, as S3's paper has it).
+    """VQA model of S3's paper (App. C): SOHO without its visual dictionary.
 
     Args:
         text: The text encoder, e.g. ``dict(type='vitnas.BertEncoder', …)``.
         fusion: The cross-modal transformer, e.g. ``dict(type='vitnas.FusionTransformer', …)``.
-        head: Chooses the answer, e.g. ``dict(type='vitnas.VQAHead', …)``.
-        backbone: Any backbone that gives maps. Defaults to None: questions alone, what guessing can reach.
-        neck: Makes tokens of them, e.g. ``dict(type='vitnas.TokenNeck', …)``.
-        match: A second head, ``dict(type='vitnas.MatchHead', …)``: each question is also shown with an image that it
-            does not belong to, and the two are to be told apart. Defaults to None.
+        head: The answer head, e.g. ``dict(type='vitnas.VQAHead', …)``.
+        backbone: Any backbone that returns feature maps. Defaults to None: answer from the question alone.
+        neck: Turns feature maps into tokens, e.g. ``dict(type='vitnas.TokenNeck', …)``.
+        match: A second head, e.g. ``dict(type='vitnas.MatchHead', …)``, which sees each question with another image too
+            and learns to tell the pairs apart. Defaults to None.
         data_preprocessor: Defaults to mmpretrain's ``MultiModalDataPreprocessor`` without arguments.
         init_cfg: As everywhere in mm. Defaults to None.
 
     Raises:
-        VitnasError: One of ``backbone`` and ``neck`` is given without the other.
+        VitnasError: ``backbone`` and ``neck`` are not given together, or ``match`` is given without them.
     """
 
     def __init__(
@@ -156,16 +156,16 @@ class VQAModel(BaseModel):
         return None if self.backbone is None else self.neck(self.backbone(images))
 
     def forward(self, images: Tensor, data_samples: Sequence[Any] | None = None, mode: str = 'tensor') -> Any:
-        """Answer, or learn to.
+        """Compute losses, predictions or raw scores.
 
         Args:
             images: The images, (B, 3, H, W).
-            data_samples: One an image, with its ``question``: words, ids of tokens, or, to train, a list of them.
+            data_samples: One sample per image, with its ``question``: words, token ids, or a list of them in training.
             mode: ``'loss'``, ``'predict'`` or ``'tensor'``.
 
         Returns:
-            Losses; the samples with ``pred_answer`` and ``pred_score``; or scores before the sigmoid. Raw outputs of
-            images without questions are their tokens.
+            Losses; the samples with ``pred_answer`` and ``pred_score``; or scores before the sigmoid. Without
+            ``data_samples``, the raw output is the image tokens.
         """
         if data_samples is None:
             if mode == 'tensor' and self.backbone is not None:
@@ -176,7 +176,7 @@ class VQAModel(BaseModel):
         questions = [sample.question for sample in data_samples]
         if any(isinstance(question, (list, tuple)) for question in questions):
             raise VitnasError(
-                'several questions an image are for training; leave questions_per_image of val and test out'
+                'several questions per image are for training; remove questions_per_image from val and test'
             )
         scores = self.head(self.first_tokens(images, questions))
         if mode == 'tensor':
@@ -188,11 +188,11 @@ class VQAModel(BaseModel):
         return data_samples
 
     def first_tokens(self, images: Tensor, questions: Sequence[Question]) -> Tensor:
-        """What the first token of each question, ``[CLS]``, has gathered, (B, D)."""
+        """Return the fused first token ``[CLS]`` of each question, (B, D)."""
         return self.fusion(*self.text(questions), self.extract_feat(images))[:, 0]
 
     def loss(self, images: Tensor, data_samples: Sequence[Any]) -> dict[str, Tensor]:
-        """The loss of the answers and, with a second head, of telling questions of other images apart."""
+        """Compute the loss of the answers and, with ``match``, of telling pairs apart."""
         images_of, questions, answers, weights = _flatten(data_samples)
         text, mask = self.text(questions)
         tokens = self.extract_feat(images)
@@ -213,7 +213,7 @@ class VQAModel(BaseModel):
 
 
 def _flatten(data_samples: Sequence[Any]) -> tuple[list[int], list[Any], list[Any], list[Any]]:
-    """The questions of all images: whose they are, their words, answers and weights of answers.
+    """Flatten the questions of all images: image index, words, answers and weights of answers.
 
     Raises:
         VitnasError: A sample has no answers.

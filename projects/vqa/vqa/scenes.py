@@ -1,4 +1,4 @@
-"""Questions about scenes of digits, in the files of VQA v2; little can be guessed from a question alone."""
+"""Questions about scenes of digits in VQA v2's format, balanced against guessing."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from .answers import PEOPLE, frequent_answers
 from .tokenizer import SPECIAL
 
 NUM_ANSWERS = 13
-"""The ten digits, yes, no, nothing."""
+"""The ten digits, yes, no and nothing."""
 NUMBERS = ('zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine')
 APART = 10
-"""Pixels: what is left of or above another is so by at least as many, and nearer than the next one by as many."""
+"""Pixels by which a digit is at least left of, above, or nearer than another for a question to say so."""
 FILES = {'questions': 'v2_OpenEnded_scenes_{}_questions.json', 'annotations': 'v2_scenes_{}_annotations.json'}
-"""Names as in VQA v2; ``{}`` is the split."""
+"""File names as in VQA v2; ``{}`` is the split."""
 
 
 @dataclass(frozen=True)
 class Thing:
-    """A digit of a scene and the middle of its visible part."""
+    """A digit of a scene and the centre of its visible part."""
 
     digit: int
     x: float
@@ -49,25 +49,25 @@ class Asked:
 
 
 def how_many(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
-    """How many digits there are."""
+    """Ask how many digits there are."""
     yield 'How many digits are there?', str(len(things))
 
 
 def how_many_of(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
-    """How many there are of each digit."""
+    """Ask how often each digit is there."""
     for digit in range(10):
         yield f'How many {digit}s are there?', str(sum(thing.digit == digit for thing in things))
 
 
 def is_there(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
-    """Whether there is one of each digit."""
+    """Ask whether each digit is there."""
     for digit in range(10):
         article = 'an' if digit == 8 else 'a'
         yield f'Is there {article} {digit}?', yes(any(thing.digit == digit for thing in things))
 
 
 def left_of(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
-    """What the nearest is, left of each digit of which there is one; not asked where two are about as near."""
+    """Ask for the nearest digit to the left of each single digit, unless two are about as near."""
     for thing in single(things):
         beside = [other for other in things if thing.x - other.x >= APART]
         near = sorted((np.hypot(thing.x - other.x, thing.y - other.y), other.digit) for other in beside)
@@ -76,7 +76,7 @@ def left_of(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
 
 
 def above(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
-    """Whether one digit is above another, of each of which there is one."""
+    """Ask whether one single digit is above another."""
     for one in single(things):
         for other in single(things):
             if abs(one.y - other.y) >= APART:
@@ -84,7 +84,7 @@ def above(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
 
 
 def largest(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
-    """The largest digit, and the smallest."""
+    """Ask for the largest and the smallest digit."""
     yield 'What is the largest digit?', str(max(thing.digit for thing in things))
     yield 'What is the smallest digit?', str(min(thing.digit for thing in things))
 
@@ -92,33 +92,33 @@ def largest(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
 KINDS: dict[str, Callable[[Sequence[Thing]], Iterator[tuple[str, str]]]] = {
     function.__name__: function for function in (how_many, how_many_of, is_there, left_of, above, largest)
 }
-"""What is asked: name → every question of that kind that a scene has an answer to."""
+"""Kinds of questions: name → all questions of the kind that a scene answers."""
 
 
 def yes(value: bool) -> str:
-    """The answer to a question of yes and no."""
+    """Answer a yes/no question."""
     return 'yes' if value else 'no'
 
 
 def single(things: Sequence[Thing]) -> list[Thing]:
-    """The digits of which there is one."""
+    """Return the digits that occur once."""
     counts = Counter(thing.digit for thing in things)
     return [thing for thing in things if counts[thing.digit] == 1]
 
 
 def choose(candidates: Sequence[Asked], total: int, rng: np.random.Generator) -> list[Asked]:
-    """Questions whose answers are as balanced as the candidates allow.
+    """Choose questions with answers as balanced as the candidates allow.
 
-    Each kind gets an equal part, each of its wordings too, and of a wording each answer in turn, at least once, as long
-    as there are two answers left to ask for.
+    Kinds get equal shares, and so do the wordings of a kind. A wording takes its answers in turn, at least once each,
+    as long as two answers are left.
 
     Args:
-        candidates: All questions that could be asked.
-        total: About how many to choose: fewer where candidates run out, more where there are many wordings.
-        rng: Which of those with the same wording and answer.
+        candidates: All possible questions.
+        total: Approximate number to choose: fewer if candidates run out, more if there are many wordings.
+        rng: Draws among questions with the same wording and answer.
 
     Returns:
-        The chosen ones, in the order of their scenes.
+        The chosen questions in the order of their scenes.
     """
     found: dict[str, dict[str, dict[str, list[Asked]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for i in rng.permutation(len(candidates)):
@@ -138,7 +138,7 @@ def choose(candidates: Sequence[Asked], total: int, rng: np.random.Generator) ->
 
 
 def guessed(train: Sequence[Asked], val: Sequence[Asked]) -> float:
-    """Which share of the second is right if each question gets its most frequent answer in the first."""
+    """Return the share of ``val`` that is right if each question gets its most frequent answer in ``train``."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for one in train:
         counts[one.text][one.answer] += 1
@@ -147,9 +147,9 @@ def guessed(train: Sequence[Asked], val: Sequence[Asked]) -> float:
 
 
 def write_questions(folder: str | os.PathLike, per_scene: int = 10, seed: int = 0) -> dict[str, list[Asked]]:
-    """Ask about the scenes of a folder that :func:`write_scenes` made, in VQA v2's own format.
+    """Write questions about the scenes of :func:`write_scenes` in VQA v2's own format.
 
-    Written beside the scenes, the same for the same seed::
+    The files lie beside the scenes and are the same for the same seed::
 
         vqa/train/scene_000000000001.png … vqa/val/…                      the scenes, named as COCO's images
         vqa/v2_OpenEnded_scenes_train_questions.json …                   questions
@@ -157,9 +157,9 @@ def write_questions(folder: str | os.PathLike, per_scene: int = 10, seed: int = 
         vqa/vocab.txt vqa/answers.json                                   words of the questions, answers to choose from
 
     Args:
-        folder: The scenes.
-        per_scene: How many questions a scene gets on average. Defaults to 10.
-        seed: Of which questions are asked. Defaults to 0.
+        folder: The folder of the scenes.
+        per_scene: Average number of questions per scene. Defaults to 10.
+        seed: Seed of the questions. Defaults to 0.
 
     Returns:
         The questions of each split.
@@ -200,7 +200,7 @@ def _read_scenes(folder: Path, split: str) -> dict:
 
 
 def _things(content: Mapping) -> dict[int, list[Thing]]:
-    """What is in each scene."""
+    """Read what is in each scene."""
     things: dict[int, list[Thing]] = {image['id']: [] for image in content['images']}
     for one in content['annotations']:
         x, y, width, height = one['bbox']
@@ -209,7 +209,7 @@ def _things(content: Mapping) -> dict[int, list[Thing]]:
 
 
 def _link_images(images: Sequence[Mapping], source: Path, target: Path) -> None:
-    """The scenes under names that end in the twelve digits of their id; linked where the disk can, else copied."""
+    """Link the scenes (or copy them, if the disk cannot) under names that end in the twelve digits of their id."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for image in images:
@@ -221,7 +221,7 @@ def _link_images(images: Sequence[Mapping], source: Path, target: Path) -> None:
 
 
 def _write_split(folder: Path, split: str, asked: Sequence[Asked]) -> list[dict]:
-    """Write the questions and answers of a split; return the answers."""
+    """Write the questions and answers of a split; return the annotations."""
     questions: list[dict] = []
     annotations: list[dict] = []
     seen: Counter[int] = Counter()
@@ -238,7 +238,7 @@ def _write_split(folder: Path, split: str, asked: Sequence[Asked]) -> list[dict]
 
 
 def _annotate(one: Asked) -> dict:
-    """Ten people's answers: they agree, but some spell numbers out."""
+    """Annotate with the answers of ten people who agree; some spell numbers out."""
     other = NUMBERS[int(one.answer)] if one.answer.isdigit() else one.answer
     spelt = [one.answer if i < PEOPLE - 2 else other for i in range(PEOPLE)]
     return {

@@ -1,4 +1,4 @@
-"""WordPiece, by the ``tokenizers`` library, with a vocabulary file of BERT."""
+"""WordPiece tokens by the ``tokenizers`` library, from a BERT vocabulary file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor
 from vitnas_core.errors import VitnasError
 
 PAD, UNKNOWN, START, END = SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]')
-"""Tokens that every vocabulary has, padding on its first line."""
+"""Tokens that every vocabulary needs, padding on its first line."""
 
 
 class WordPiece:
-    """Question to ids of tokens, lower case, between ``[CLS]`` and ``[SEP]``; the file is read at the first question.
+    """Turn a question into token ids, lower case, between ``[CLS]`` and ``[SEP]``; the first one reads the file.
 
     Args:
-        vocab: The vocabulary file, one token a line.
-        size: How many lines it may have.
-        max_length: Longer questions are cut to so many tokens.
+        vocab: The vocabulary file, one token per line.
+        size: Largest number of lines.
+        max_length: Longer questions are cut to this number of tokens.
     """
 
     def __init__(self, vocab: str | Path, size: int, max_length: int) -> None:
@@ -37,7 +37,7 @@ class WordPiece:
                 f"install the extra `vqa`: pip install 'vitnas[vqa]', in a checkout pip install -e '.[vqa]'"
             ) from err
         if not self.vocab.is_file():
-            raise VitnasError(f'there is no vocabulary file {self.vocab}; it should have one token of WordPiece a line')
+            raise VitnasError(f'there is no vocabulary file {self.vocab}; it should have one WordPiece token per line')
         lines = self.vocab.read_text(encoding='utf-8').splitlines()
         missing = [token for token in SPECIAL if token not in lines]
         if missing or lines[0] != PAD:
@@ -50,10 +50,10 @@ class WordPiece:
         return tokenizer
 
     def __call__(self, question: str) -> Tensor:
-        """The ids of a question's tokens.
+        """Return the token ids of a question.
 
         Raises:
-            VitnasError: The file cannot be used, or knows none of the question's words.
+            VitnasError: ``tokenizers`` is missing, or the file is unusable or knows no word of the question.
         """
         found = self._tokenizer.encode(question)
         if not any(token not in SPECIAL and token.strip('#').isalnum() for token in found.tokens):
@@ -61,7 +61,7 @@ class WordPiece:
         return torch.tensor(found.ids)
 
     def tokens(self, question: str) -> list[str]:
-        """The tokens of a question as words, ``[CLS]`` and ``[SEP]`` included."""
+        """Return the tokens of a question as text, including ``[CLS]`` and ``[SEP]``."""
         return self._tokenizer.encode(question).tokens
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The attention picture: an image, questions about it, the answers, and where the model looked."""
+"""The attention picture: questions about an image, the answers, and where the model looked."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from vitnas_core.visualization import theme
 from .attention import Look
 
 _HEAT = LinearSegmentedColormap.from_list('heat', [(*to_rgb(theme.ORANGE), opacity) for opacity in (0.0, 0.8)])
-"""From nothing to nearly opaque."""
+"""From transparent to nearly opaque."""
 
 
 def draw_looks(image: np.ndarray, looks: Sequence[Look]) -> Figure:
-    """A row a question: the likeliest answers, then the image under the attention of each layer.
+    """Draw one row per question: the likeliest answers, then the image under the attention of each layer.
 
     Args:
-        image: RGB of type ``uint8`` and shape (H, W, 3).
-        looks: Questions about it; all of one model.
+        image: RGB image, ``uint8`` of shape (H, W, 3).
+        looks: Questions about it, all answered by one model.
     """
     layers = len(looks[0].maps)
     height = 2.6 * image.shape[0] / image.shape[1] + 0.5
@@ -50,7 +50,7 @@ def _draw_answers(axes: Axes, look: Look) -> None:
 
 
 def _draw_attention(axes: Axes, image: np.ndarray, attention: np.ndarray) -> None:
-    """The image in grey, under a colour where attention is."""
+    """Draw the image in grey, coloured by attention."""
     axes.imshow(image.mean(-1), cmap='gray', vmin=0, vmax=255)
     heat = cv2.resize(attention / attention.max(), image.shape[1::-1], interpolation=cv2.INTER_CUBIC).clip(0, 1)
     axes.imshow(heat, cmap=_HEAT, vmin=0, vmax=1)

@@ -86,10 +86,10 @@ def test_weights_are_those_of_the_pass() -> None:
     torch.manual_seed(0)
     layer = BertLayer(16, 2, 32, 0.0).eval()
     x, mask = torch.randn(2, 5, 16), torch.arange(5) < torch.tensor([[5], [3]])
-    value = layer._heads(x)[2]
+    value = layer.attention['self'](x)[2]
     mixed = (layer.weights(x, mask) @ value).transpose(1, 2).flatten(2)
-    after = layer._add(x, mixed, layer.attention['output'])
-    expected = layer._add(after, F.gelu(layer.intermediate['dense'](after)), layer.output)
+    after = layer.attention['output'](x, mixed)
+    expected = layer.output(after, F.gelu(layer.intermediate['dense'](after)))
     torch.testing.assert_close(layer(x, mask), expected)
 
 
@@ -114,7 +114,7 @@ def test_weights_of_a_whole_model_in_old_names(vocab: str, tmp_path: Path) -> No
     fusion = FusionTransformer(width=16, depth=2, num_heads=2)
     fusion.load_bert(tmp_path / 'w.pth')
     assert torch.equal(fusion.image_type, source.embeddings['token_type_embeddings'].weight[1])
-    assert torch.equal(fusion.layers[1].output['dense'].weight, source.layers[1].output['dense'].weight)
+    assert torch.equal(fusion.layers[1].output.dense.weight, source.layers[1].output.dense.weight)
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def test_bad_input(files: Path) -> None:
     model = build(files)
     with pytest.raises(VitnasError, match='is ann_file of the dataset given'):
         model(images(1), [sample('Is there a 7?')], mode='loss')
-    with pytest.raises(VitnasError, match='several questions an image are for training'):
+    with pytest.raises(VitnasError, match='several questions per image are for training'):
         model(images(1), [sample(QUESTIONS[:2])], mode='predict')
     with pytest.raises(VitnasError, match='should be given data_samples'):
         model(images(1), mode='predict')
