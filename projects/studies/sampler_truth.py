@@ -1,8 +1,8 @@
 """FocusFormer's sampler where the truth is known: ``python projects/studies/sampler_truth.py [--seeds 0 1 2 3 4]``.
 
-A toy space of 3,840 architectures with made-up costs and accuracies, so that the best one under every budget is
-known. After the training, for budgets across the range: how much of π's mass lies on architectures within 1 %
-of the best under the budget, against a uniform draw; and how far the median cost of π's draws is from the budget.
+A toy space of 3,840 architectures has made-up costs and accuracies, so the best one under every budget is known. After
+training, two things are measured for budgets across the range. How much of π's mass lies within 1 % of the best under
+the budget, compared with a uniform draw? How far is the median cost of π's draws from the budget?
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from vitnas_core.training.samplers import FocusSampler
 from vitnas_core.utils.text import table
 
 GAIN, WITHIN, NEAR = 5.0, 0.05, 0.01
-"""What is asked for: times the uniform mass, distance of the median cost, and what counts as near the best."""
+"""To pass: gain over the uniform mass, distance of the median cost from the budget, and the margin for near best."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
     'batched, with baseline': dict(
@@ -42,14 +42,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def toy_space(depths: Sequence[int] = (4, 5)) -> SearchSpace:
-    """The options of AutoFormer-T with four or five blocks: 3 · (4⁴ + 4⁵) architectures."""
+    """Build a space with the options of AutoFormer-T and four or five blocks: 3 · (4⁴ + 4⁵) architectures."""
     block = dict(num_heads=[3, 4], mlp_ratio=[3.5, 4.0])
     stage = dict(embed_dim=[192, 216, 240], depth=list(depths), block=block)
     return SearchSpace.from_dict(dict(family='toy', name='toy', stages=[stage]))
 
 
 def read(arch: Arch) -> tuple[int, list[tuple[int, float]]]:
-    """The width, and (heads, MLP ratio) of each block."""
+    """Return the width, and (heads, MLP ratio) of each block."""
     (stage,) = arch.stages
     blocks = [(int(block['num_heads']), float(block['mlp_ratio'])) for block in stage.blocks if block is not None]
     return int(stage['embed_dim']), blocks
@@ -57,7 +57,7 @@ def read(arch: Arch) -> tuple[int, list[tuple[int, float]]]:
 
 @cache
 def toy_price(arch: Arch, input_size: int | tuple[int, int] = 224, num_classes: int = 0) -> Cost:
-    """A transformer's linear layers: width · (256 · heads + 2 · width · ratio) a block, 197 tokens."""
+    """Price the linear layers of a transformer: width · (256 · heads + 2 · width · ratio) per block, 197 tokens."""
     width, blocks = read(arch)
     params = sum(int(width * (256 * heads + 2 * width * ratio)) for heads, ratio in blocks)
     return Cost(params, 197 * params)
@@ -65,7 +65,7 @@ def toy_price(arch: Arch, input_size: int | tuple[int, int] = 224, num_classes: 
 
 @cache
 def toy_accuracy(arch: Arch) -> float:
-    """Made up: 4 points for e times the cost, 2 points less for every place where heads rise or MLP ratios fall."""
+    """Make up an accuracy: +4 points for e times the cost, −2 for every rise of heads or fall of MLP ratios."""
     _, blocks = read(arch)
     rises = sum(after[0] > before[0] for before, after in zip(blocks, blocks[1:]))
     falls = sum(after[1] < before[1] for before, after in zip(blocks, blocks[1:]))
@@ -74,13 +74,13 @@ def toy_accuracy(arch: Arch) -> float:
 
 @dataclass
 class Truth:
-    """Every architecture of the toy space with its cost and accuracy."""
+    """All architectures of the toy space with their costs and accuracies."""
 
     space: SearchSpace
 
     @cached_property
     def archs(self) -> list[Arch]:
-        """All of them."""
+        """All architectures."""
         return list(self.space.iterate())
 
     @cached_property
@@ -94,7 +94,7 @@ class Truth:
         return np.array([toy_accuracy(arch) for arch in self.archs])
 
     def near_best(self, budget: float) -> np.ndarray:
-        """Which ones meet a budget and are within 1 % of the best that does."""
+        """Mask of architectures that meet a budget and are within 1 % of the best one."""
         met = self.macs <= budget
         return met & (self.accuracies >= (1 - NEAR) * self.accuracies[met].max())
 
@@ -105,7 +105,7 @@ class Truth:
 
 
 def train(space: SearchSpace, seed: int, iterations: int, **settings: Any) -> FocusSampler:
-    """Train a sampler on the toy's accuracies."""
+    """Train a sampler on the toy accuracies."""
     sampler = FocusSampler(input_size=224, step=2e7)
     sampler.bind(space, toy_price, seed)
     reinforce = Reinforce(sampler, **settings)
@@ -115,9 +115,9 @@ def train(space: SearchSpace, seed: int, iterations: int, **settings: Any) -> Fo
 
 
 def judge(sampler: FocusSampler, truth: Truth, num_budgets: int = 7) -> list[dict[str, float]]:
-    """For budgets across the range: the gain in mass near the best, and the miss of the median cost."""
+    """Measure, for budgets across the range, the gain in mass near the best and the miss of the median cost."""
     rows = []
-    margin = 0.1 * (sampler.high - sampler.low)  # at the very ends hardly an architecture is left
+    margin = 0.1 * (sampler.high - sampler.low)  # there are hardly any architectures at the very ends
     for budget in np.linspace(sampler.low + margin, sampler.high - margin, num_budgets):
         probs, near = truth.probabilities(sampler, budget), truth.near_best(budget)
         order = np.argsort(truth.macs)
@@ -128,10 +128,10 @@ def judge(sampler: FocusSampler, truth: Truth, num_budgets: int = 7) -> list[dic
 
 
 def main(args: list[str] | None = None) -> bool:
-    """Train and judge; print a table a setting.
+    """Train and judge; print one table per setting.
 
     Returns:
-        Whether the first setting holds what is asked for at every seed.
+        Whether the first setting passes at every seed.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--seeds', type=int, nargs='+', default=[0, 1, 2, 3, 4])
@@ -148,10 +148,10 @@ def main(args: list[str] | None = None) -> bool:
                 [str(seed), f'{min(gains):.1f} to {max(gains):.1f}', f'{max(misses):.1%}', f'{good}/{len(found)}']
             )
             passed.append(good == len(found))
-        print(f'\n{name} ({(time.perf_counter() - start) / len(options.seeds):.0f} s a seed)')
+        print(f'\n{name} ({(time.perf_counter() - start) / len(options.seeds):.0f} s per seed)')
         print(
             table(
-                ['seed', 'mass near the best / uniform', 'largest miss of the median cost', 'budgets that hold'], rows
+                ['seed', 'mass near the best / uniform', 'largest miss of the median cost', 'budgets that pass'], rows
             )
         )
     return all(passed[: len(options.seeds)])

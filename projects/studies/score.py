@@ -1,4 +1,4 @@
-"""Score a trained supernet by the architectures inside it, with inherited weights; steps of studies.
+"""Score architectures of a trained supernet with inherited weights; used as steps of studies.
 
     score.py rank CONFIG CHECKPOINT TRUTH         correlations of hold-out scores with architectures trained alone
     score.py compare CONFIG CHECKPOINT ARCH       test scores: searched, random of the same MACs, largest, smallest
@@ -47,7 +47,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     added['rank'].add_argument('truth', type=Path)
     for name in ('compare', 'draw'):
         added[name].add_argument('arch', type=Path)
-        added[name].add_argument('--seed', type=int, default=0, help='of what is random; defaults to 0')
+        added[name].add_argument('--seed', type=int, default=0, help='seed of the draw; defaults to 0')
     added['compare'].add_argument('--num-random', type=int, default=10, help='random architectures; defaults to 10')
     added['ends'].add_argument('conflicts', type=Path, nargs='?', help='conflicts.csv of the training')
     added['budgets'].add_argument('searches', type=Path, nargs='+', help='work dirs of one search or of several')
@@ -56,10 +56,10 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 
 
 def space_quality(folder: Path) -> dict[str, float]:
-    """``et_error_<i>``, ``expected_<i>``, ``top_<i>`` and ``moved_<i>`` (dimensions) of each step of a space search.
+    """Read ``et_error_<i>``, ``expected_<i>``, ``top_<i>`` and ``moved_<i>`` (dimensions) of each space search step.
 
     Raises:
-        VitnasError: The folder holds none.
+        VitnasError: The folder holds no step.
     """
     measures: dict[str, float] = {}
     i = 0
@@ -74,7 +74,7 @@ def space_quality(folder: Path) -> dict[str, float]:
 
 
 def score_supernet(options: argparse.Namespace) -> dict[str, float]:
-    """What a command says of a supernet."""
+    """Run a command on a supernet and return its measures."""
     supernet = Supernet(Config.fromfile(options.config), options.checkpoint)
     if options.command == 'rank':
         truth = Truth.from_file(options.truth)

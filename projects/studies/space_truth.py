@@ -1,9 +1,9 @@
 """S3's space evolution where the truth is known: ``python projects/studies/space_truth.py [--seeds 20]``.
 
-The paper's first space (S3, Sec. 4.1) with a made-up error, so that it is known where every dimension of every stage
-should go. For each seed the space evolves as in Alg. 1. What is asked for: the last space's mean error is below the
-first one's, and every dimension has moved the right way or not at all. Then, whatever the options: what the floor of
-Eq. 8 does to dimensions with no or little effect, and what becomes of Eq. 7 with the choices as they are.
+The error of the paper's first space (S3, Sec. 4.1) is made up, so the right direction of every dimension is known. For
+each seed the space evolves as in Alg. 1. The test passes if the last space has the lower mean error and no dimension
+moved the wrong way. Two more tables follow, whatever the options: how the floor of Eq. 8 moves dimensions with little
+or no effect, and what Eq. 7 does with raw choices instead of steps.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ STEPS = dict(depth=1, embed_dim=64, num_heads=2, mlp_ratio=0.5, window_size=7)
 """γ of S3, Sec. 4.1; two heads are 64 of Q-K-V."""
 
 CENTRES = dict(depth=3, embed_dim=256, num_heads=8, mlp_ratio=3.5, window_size=10.5)
-"""The middle of the first space's choices, from where the steps to an optimum are counted."""
+"""Centres of the first space's choices; steps to an optimum count from here."""
 
 Pulls = tuple[tuple[float, float], ...]
-"""A stage's (optimum in steps from the centre, strength in percent of error a step at the centre), for each stage."""
+"""For each stage: (optimum in steps from the centre, strength in percent of error per step at the centre)."""
 
 TRUTH: dict[str, Pulls] = dict(
     depth=((-3, 0.6), (4, 0.5), (8, 2.0), (-3, 1.0)),
@@ -42,15 +42,15 @@ TRUTH: dict[str, Pulls] = dict(
     mlp_ratio=((-7, 1.8), (-7, 0.6), (5, 0.9), (6, 2.4)),
     window_size=((-1.5, 1.8), (-1.5, 0.6), (3, 0.9), (3, 1.8)),
 )
-"""Made up along the paper's findings (Sec. 3): a deep third stage; widths, MLP ratios and windows that grow. What
-blocks choose counts as a mean over the stage's blocks, so that one block has about a third of the strength. Strength
-over distance stays below τ: from there on Eq. 8 steps over the optimum. Written before the first run, kept since."""
+"""Made up after the paper's findings (Sec. 3): a deep third stage; widths, MLP ratios and windows that grow. A block's
+choice counts as a mean over the stage, so one block has about a third of the strength. Strength over distance stays
+below τ; beyond it, Eq. 8 steps over the optimum. Written before the first run and kept since."""
 
 LEAST, NOISE, SAMPLES, ITERATIONS = 15.0, 1.0, 1000, 3
-"""The error at every optimum and the standard deviation of a measured one, in percent; N and T."""
+"""Error at all optima and standard deviation of a measured error, in percent; N and T of the paper."""
 
 SHARE, WEAK_STAGE, FACTORS = 0.95, 1, (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Which share of seeds has to become better; which stage has weak effects, and what they are multiplied by."""
+"""Share of seeds that must improve; the stage with weak effects, and their factors."""
 
 FIRST = zoo.load_space('s3-initial')
 DIMENSIONS = stage_dimensions(FIRST)
@@ -61,12 +61,12 @@ PAIRS += [(f'stages[{s}].depth', f'stages[{s + 1}].depth') for s in range(3)]
 
 @dataclass(frozen=True)
 class Truth:
-    """A made-up error: a parabola for each dimension of each stage, mild interactions, and noise for a supernet's.
+    """A made-up error: one parabola per dimension and stage, mild interactions, and noise of a supernet.
 
     Args:
-        pulls: Where each dimension should go in each stage, and how strongly.
-        noise: Standard deviation of what a measurement adds, in percent. Defaults to 1.0.
-        interaction: What it costs at most, in percent, that both dimensions of a pair grow. Defaults to 0.4.
+        pulls: Optimum and strength of each dimension in each stage.
+        noise: Standard deviation of the measurement noise, in percent. Defaults to 1.0.
+        interaction: Largest error, in percent, if both dimensions of a pair grow. Defaults to 0.4.
     """
 
     pulls: Mapping[str, Pulls]
@@ -74,11 +74,11 @@ class Truth:
     interaction: float = 0.4
 
     def pull(self, dimension: StageDimension) -> tuple[float, float]:
-        """The optimum, below 0 where the dimension should go down, and the strength of a dimension."""
+        """Return the optimum of a dimension, below 0 if it should go down, and its strength."""
         return self.pulls[dimension.name][dimension.stage or 0]
 
     def error(self, arch: Arch) -> float:
-        """The true error, in percent."""
+        """Compute the true error, in percent."""
         total, bent = LEAST, {}
         for dimension in DIMENSIONS:
             centre, step = CENTRES[dimension.name], STEPS[dimension.name]
@@ -90,17 +90,17 @@ class Truth:
         return min(max(total, 0.0), 100.0)
 
     def measure(self, arch: Arch, seed: int) -> float:
-        """The error that the supernet of a seed gives: always the same for an architecture."""
+        """Measure the error with the supernet of a seed: always the same for an architecture."""
         rng = np.random.default_rng([seed, int(arch.digest(), 16)])
         return min(max(self.error(arch) + self.noise * float(rng.standard_normal()), 0.0), 100.0)
 
     def draw(self, space: SearchSpace, seed: int, rng: np.random.Generator, count: int) -> tuple[Sample, ...]:
-        """Architectures of a space with their measured errors."""
+        """Draw architectures of a space with their measured errors."""
         archs = [space.sample(rng) for _ in range(count)]
         return tuple(Sample(arch, self.measure(arch, seed)) for arch in archs)
 
     def scaled(self, factor: float) -> Truth:
-        """The same with the weak stage's effects times a factor, and without interactions."""
+        """Multiply the weak stage's effects by a factor and drop interactions."""
         pulls = {
             name: tuple((o, strength * (factor if s == WEAK_STAGE else 1)) for s, (o, strength) in enumerate(stages))
             for name, stages in self.pulls.items()
@@ -110,7 +110,7 @@ class Truth:
 
 @dataclass(frozen=True)
 class Run:
-    """One evolution of the first space: its seed, its spaces, and the true mean errors of the first and the last."""
+    """One evolution of the first space: seed, steps, and true mean errors of the first and the last space."""
 
     seed: int
     steps: tuple[SpaceStep, ...]
@@ -118,12 +118,12 @@ class Run:
     after: float
 
     def moves(self, dimension: StageDimension) -> list[int]:
-        """How many steps a dimension moved in each iteration."""
+        """Return the steps that a dimension moved in each iteration."""
         return [t.steps for step in self.steps for t in step.tendencies if t.dimension.path == dimension.path]
 
 
 def run(truth: Truth, rule: SpaceEvolution, seed: int, num_samples: int = SAMPLES) -> Run:
-    """Evolve the first space as Alg. 1 does; the means are over draws of their own, without noise."""
+    """Evolve the first space as in Alg. 1; the mean errors are over separate draws, without noise."""
     rng, space, steps = np.random.default_rng(seed), FIRST, []
     for i in range(ITERATIONS + 1):
         samples = truth.draw(space, seed, rng, num_samples)
@@ -137,7 +137,7 @@ def run(truth: Truth, rule: SpaceEvolution, seed: int, num_samples: int = SAMPLE
 
 @dataclass(frozen=True)
 class Counts:
-    """How often something moved the right way, not at all, and the wrong way."""
+    """Numbers of moves the right way, not at all, and the wrong way."""
 
     right: int
     still: int
@@ -145,7 +145,7 @@ class Counts:
 
     @classmethod
     def of(cls, moves: Iterable[tuple[float, int]]) -> Counts:
-        """Count pairs of a right direction and the steps that were made."""
+        """Count pairs of right direction and steps made."""
         signs = [int(np.sign(direction) * np.sign(steps)) for direction, steps in moves]
         return cls(signs.count(1), signs.count(0), signs.count(-1))
 
@@ -155,22 +155,22 @@ class Counts:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the runs of several seeds show about a truth."""
+    """Results of several seeds on one truth."""
 
     truth: Truth
     runs: Sequence[Run]
 
     @property
     def better(self) -> int:
-        """How many runs made the mean error smaller."""
+        """Number of runs that lowered the mean error."""
         return sum(r.after < r.before for r in self.runs)
 
     def total(self, dimensions: Sequence[StageDimension] = DIMENSIONS, runs: Sequence[Run] = ()) -> Counts:
-        """Dimensions by their way from the first space to the last, of all runs unless some are given."""
+        """Count moves of dimensions from the first space to the last; over all runs by default."""
         return Counts.of((self.truth.pull(d)[0], sum(r.moves(d))) for r in runs or self.runs for d in dimensions)
 
     def single(self, dimensions: Sequence[StageDimension] = DIMENSIONS) -> Counts:
-        """Each iteration by itself: towards the optimum from where the dimension is, or away, as from the optimum."""
+        """Count single iterations: towards the optimum from the current place, or away from it."""
         pairs: list[tuple[float, int]] = []
         for moves, (optimum, _) in ((r.moves(d), self.truth.pull(d)) for r in self.runs for d in dimensions):
             ahead = [optimum - sum(moves[:i]) for i in range(len(moves))]
@@ -179,20 +179,20 @@ class Summary:
 
     @property
     def holds(self) -> bool:
-        """Whether it is what is asked for."""
+        """Whether the test passes."""
         return self.better >= SHARE * len(self.runs) and self.total().wrong == 0
 
 
 def summarize(truth: Truth, rule: SpaceEvolution, seeds: Iterable[int], num_samples: int = SAMPLES) -> Summary:
-    """Run some seeds."""
+    """Run several seeds."""
     return Summary(truth, [run(truth, rule, seed, num_samples) for seed in seeds])
 
 
 def weak_moves(truth: Truth, seeds: Sequence[int], num_samples: int = SAMPLES) -> tuple[list[float], dict[str, Counts]]:
-    """One iteration of the weak stage's dimensions that should go down, or would if they had an effect.
+    """Move the weak stage's dimensions that should go down, or would if they had an effect, for one iteration.
 
     Returns:
-        Slopes in their own standard deviations over the seeds, and by rounding how all of them moved.
+        Slopes in units of their standard deviation over seeds, and the moves for each rounding.
     """
     drawn = [truth.draw(FIRST, seed, np.random.default_rng(seed), num_samples) for seed in seeds]
     downs = [i for i, d in enumerate(DIMENSIONS) if d.stage == WEAK_STAGE and truth.pull(d)[0] < 0]
@@ -205,7 +205,7 @@ def weak_moves(truth: Truth, seeds: Sequence[int], num_samples: int = SAMPLES) -
 
 
 def report(summary: Summary) -> None:
-    """Print the seeds, the dimensions and what was asked for."""
+    """Print seeds, dimensions and the result of the test."""
     rows = []
     for r in summary.runs:
         errors = ' '.join(f'{step.quality.et_error:.2f}' for step in r.steps)
@@ -220,7 +220,7 @@ def report(summary: Summary) -> None:
     print(f'\nThe last space is better in {summary.better} of {len(summary.runs)} seeds.')
     print(f'Dimensions from the first space to the last: {summary.total()} right/still/wrong')
     print(f'Dimensions in single steps: {summary.single()} towards the optimum/still/away')
-    print(f'What was asked for {"holds" if summary.holds else "does not hold"}.')
+    print(f'The test {"passes" if summary.holds else "fails"}.')
 
 
 def report_weak(truth: Truth, seeds: Sequence[int]) -> None:
@@ -234,7 +234,7 @@ def report_weak(truth: Truth, seeds: Sequence[int]) -> None:
 
 
 def report_choice(truth: Truth, seeds: Sequence[int]) -> None:
-    """Print what moves where the line of Eq. 7 is over the choices as they are."""
+    """Print the moves if the line of Eq. 7 is fitted over raw choices."""
     summary = summarize(truth, SpaceEvolution(STEPS, unit='choice'), seeds)
     print(f"\nunit='choice': better in {summary.better} of {len(seeds)} seeds, {summary.total()} right/still/wrong")
     for name in STEPS:
@@ -247,17 +247,15 @@ def main(args: list[str] | None = None) -> bool:
     """Run and print.
 
     Returns:
-        Whether what is asked for holds.
+        Whether the test passes.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--seeds', type=int, default=20, help='how many')
+    parser.add_argument('--seeds', type=int, default=20, help='number of seeds; defaults to 20')
     parser.add_argument('--rounding', choices=list(ROUNDINGS), default='floor')
     parser.add_argument('--unit', choices=['step', 'choice'], default='step')
     parser.add_argument('--samples', type=int, default=SAMPLES, help='N: architectures drawn from each space')
-    parser.add_argument(
-        '--top', type=float, default=TOP, help='of SpaceEvolution: how many are the top tier, or a share'
-    )
-    parser.add_argument('--noise', type=float, default=NOISE, help='of a measured error, in percent')
+    parser.add_argument('--top', type=float, default=TOP, help='top tier of SpaceEvolution: a number or a share')
+    parser.add_argument('--noise', type=float, default=NOISE, help='noise of a measured error, in percent')
     options = parser.parse_args(args)
     if options.seeds < 2:
         parser.error(f'`--seeds` should be at least 2, for a deviation over seeds, but got {options.seeds}')

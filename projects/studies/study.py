@@ -3,8 +3,8 @@
 A study compares runs over several seeds. STUDY.py is a config:
 
     seeds = [0, 1, 2]
-    baseline = 'uniform'                                    # differences are to this run
-    measures = {'train.accuracy/top1': 'accuracy (%)'}      # 'STEP.MEASURE' and what the table calls it
+    baseline = 'uniform'                                    # the run to compare with
+    measures = {'train.accuracy/top1': 'accuracy (%)'}      # 'STEP.MEASURE' → its name in the table
     runs = [
         ('uniform', 'configs/a.py', {}),                    # (name, config, overrides): one training
         dict(name='sandwich', steps=[                       # or steps, in order
@@ -13,12 +13,12 @@ A study compares runs over several seeds. STUDY.py is a config:
             dict(name='score', script='tools/x.py', args=['{search}/best_arch.json', '--out', '{dir}/measures.json']),
         ]),
     ]
-    shared = [dict(name='truth', script=…, args=[…, '--jobs', '{jobs}'])]   # steps that run once, first
+    shared = [dict(name='truth', script=…, args=[…, '--jobs', '{jobs}'])]   # steps that run once, before all runs
 
-A step with a config runs tools/train.py. Each step is a process of its own in a folder of its own, with the
-seed of its run. Its measures are its last validation, or what the script wrote to ``{dir}/measures.json``.
-Finished steps are never repeated: kill the study whenever you like and start it again.
-Written to the work dir after every run: results.csv, table.csv, table.md, plot.png and, of trainings, curves.png.
+A step with a config runs tools/train.py. Each step runs in its own process and folder, with the seed of its run. Its
+measures are those of its last validation, or what the script wrote to ``{dir}/measures.json``. Finished steps are never
+repeated: kill the study at any time and start it again. After every run the work dir gets results.csv, table.csv,
+table.md, plot.png and, if something was trained, curves.png.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('study', type=Path, help='study file')
     parser.add_argument('--work-dir', type=Path, help='where results go; defaults to work_dirs/STUDY')
-    parser.add_argument('--jobs', type=int, default=1, help='how many runs at once; defaults to 1')
+    parser.add_argument('--jobs', type=int, default=1, help='number of runs at once; defaults to 1')
     parser.add_argument('--seeds', type=int, nargs='+', help="instead of the study's own")
-    parser.add_argument('--dry-run', action='store_true', help='say what is done and what would run')
+    parser.add_argument('--dry-run', action='store_true', help='print finished steps and those that would run')
     options = parser.parse_args(args)
     if options.jobs < 1:
         parser.error(f'--jobs should be at least 1, but got {options.jobs}')
@@ -51,7 +51,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 
 
 def describe(job: Job) -> str:
-    """A line on a step: finished, begun or not."""
+    """Describe a step in one line: done, begun or to run."""
     state = 'done' if job.result() is not None else 'begun' if (job.folder / STARTED).is_file() else 'to run'
     what = job.step.config or ' '.join(job.step.args)
     changes = ', '.join(f'{name}={value}' for name, value in job.step.overrides.items())

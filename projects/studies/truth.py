@@ -1,8 +1,8 @@
-"""Train architectures of a space alone, keep what they reach: ``python projects/studies/truth.py CONFIG --out FILE``.
+"""Train architectures of a space alone and keep their scores: ``python projects/studies/truth.py CONFIG --out FILE``.
 
-CONFIG is a recipe: a training config whose backbone has a space (or is given one by --space). Architectures are
-spread over the range of costs, the smallest and the largest included; each is trained from scratch, once a
-seed, by the same recipe. Trainings are kept in FILE's folder and never repeated: kill it whenever you like.
+CONFIG is a recipe: a training config whose backbone has a space, or gets one by --space. The architectures are spread
+over the range of costs and include the smallest and the largest. Each is trained from scratch by the same recipe, once
+per seed. Trainings are kept in FILE's folder and never repeated: kill it at any time and start it again.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('config', type=Path, help='recipe')
     parser.add_argument('--space', help="zoo name or file of a space; defaults to the recipe's")
-    parser.add_argument('--num', type=int, default=20, help='architectures; defaults to 20')
-    parser.add_argument('--seed', type=int, default=0, help='of drawing them; defaults to 0')
-    parser.add_argument('--seeds', type=int, nargs='+', default=[0], help='of their trainings; defaults to 0')
-    parser.add_argument('--measure', default='accuracy/top1', help='of the last validation; defaults to accuracy/top1')
+    parser.add_argument('--num', type=int, default=20, help='number of architectures; defaults to 20')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the draw; defaults to 0')
+    parser.add_argument('--seeds', type=int, nargs='+', default=[0], help='seeds of the trainings; defaults to 0')
+    parser.add_argument('--measure', default='accuracy/top1', help='in the last validation; defaults to accuracy/top1')
     parser.add_argument('--out', type=Path, required=True, help='file to write')
     parser.add_argument('--jobs', type=int, default=1, help='trainings at once; defaults to 1')
     return parser.parse_args(args)
 
 
 def read_model(config: Config, space: str | None) -> dict[str, Any]:
-    """The model of a recipe, with a space.
+    """Return the model of a recipe with a space.
 
     Raises:
-        StudyError: There is none.
+        StudyError: The recipe has no space and none is given.
     """
     model = copy.deepcopy(config.model.to_dict())
     if space is not None:
@@ -64,7 +64,7 @@ def read_model(config: Config, space: str | None) -> dict[str, Any]:
 
 
 def recipe_digest(config: Config) -> str:
-    """A name for everything in a recipe but the architecture and the seed."""
+    """Digest everything in a recipe except the architecture and the seed."""
     data = {**config.to_dict(), 'randomness': None, 'work_dir': None}
     data['model'] = {**data['model'], 'backbone': {**data['model']['backbone'], 'space': None, 'arch': None}}
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:16]
@@ -84,10 +84,10 @@ def main(args: list[str] | None = None) -> int:
 
 
 def make_truth(options: argparse.Namespace) -> int:
-    """Choose, train, write.
+    """Choose architectures, train them and write their scores.
 
     Raises:
-        StudyError: The file is of another recipe, or a training gives no such measure.
+        StudyError: The file belongs to another recipe, or a training lacks the measure.
     """
     if not options.config.is_file():
         raise StudyError(f'there is no config file {options.config}')

@@ -1,1 +1,1 @@
-"""The study protocol: runs × seeds as resumable steps, one table with intervals, and rankings against a truth."""
+"""The study protocol: runs × seeds as resumable steps, one table with intervals, rankings against a truth."""

@@ -1,4 +1,4 @@
-"""How the losses of a study's trainings fell: a panel a training step, a line a run."""
+"""Loss curves of a study's trainings: one panel per training step, one line per run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .plan import SHARED, Study
 from .results import Job, read_losses
 
 Curves = dict[str, dict[str, list[dict[int, float]]]]
-"""Step → run → a curve a seed: iteration → loss."""
+"""Step → run → one curve per seed: iteration → loss."""
 
 SMOOTHING = 10
-"""The share of a curve that is averaged is one over this: single steps of a supernet are of different networks."""
+"""Curves are averaged over this fraction (1 / SMOOTHING): steps of a supernet train different networks."""
 
 
 def read_curves(runs: Sequence[Sequence[Job]]) -> Curves:
-    """The losses of every finished step that trains, but for shared ones."""
+    """Read the losses of every finished training step, except shared ones."""
     curves: Curves = {}
     for job in (job for steps in runs for job in steps if job.run.name != SHARED):
         if job.result() is not None and (losses := read_losses(job.folder)):
@@ -28,13 +28,13 @@ def read_curves(runs: Sequence[Sequence[Job]]) -> Curves:
 
 
 def smooth(values: Sequence[float]) -> list[float]:
-    """The mean of each value and those before it, over a tenth of the curve."""
+    """Average each value with those before it, over a tenth of the curve."""
     window = max(1, len(values) // SMOOTHING)
     return [mean(values[max(0, i + 1 - window) : i + 1]) for i in range(len(values))]
 
 
 def draw_curves(study: Study, curves: Curves) -> Figure:
-    """A panel a training step: the mean of the seeds, smoothed, and the range that they span."""
+    """Draw one panel per training step: smoothed mean and range over seeds."""
     columns = min(3, len(curves))
     height = math.ceil(len(curves) / columns)
     figure = Figure(figsize=(4.6 * columns, 3.4 * height), layout='constrained')

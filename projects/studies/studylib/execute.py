@@ -1,4 +1,4 @@
-"""Running the steps of a study: a process a step, several runs at once, nothing finished is repeated."""
+"""Run the steps of a study: one process per step, several runs at once, no finished step again."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Failure:
-    """A step that did not end well: what, why, and where to read about it."""
+    """A failed step, the reason, and its log."""
 
     job: Job
     reason: str
 
     @property
     def log(self) -> Path:
-        """What the process printed."""
+        """Output of the process."""
         return self.job.folder / 'log.txt'
 
 
@@ -46,17 +46,17 @@ def execute(
 ) -> list[Failure]:
     """Run every step that has no result yet.
 
-    Shared steps run first, one after another. Then up to ``jobs`` runs go at once, each its steps in order. A
-    run that fails does not stop the others.
+    Shared steps run first, one after another. Then up to ``jobs`` runs go at once, each with its steps in order. A run
+    that fails does not stop the others.
 
     Args:
         runs: The steps of each run, as :func:`list_jobs` gives them.
-        work_dir: Where the lock is.
-        jobs: How many processes at once.
-        after_run: Called whenever a run has ended, e.g. to write the table so far. Defaults to doing nothing.
+        work_dir: Folder of the lock.
+        jobs: Number of processes at once.
+        after_run: Called after every run, e.g. to write the table so far. Defaults to nothing.
 
     Returns:
-        The steps that failed; empty if all is well.
+        The failed steps; empty if all is well.
 
     Raises:
         StudyError: A result was made with other settings, or another process works in the folder.
@@ -77,7 +77,7 @@ def execute(
 
 @contextlib.contextmanager
 def hold(folder: Path) -> Iterator[int]:
-    """Keep other studies out of a folder as long as this process or one that it started lives.
+    """Lock a folder against other studies while this process or one of its children lives.
 
     Yields:
         The open file that holds the lock; a child that inherits it holds the lock too.
@@ -118,7 +118,7 @@ class _Executor:
         self._stopped = False
 
     def run_all(self, runs: Sequence[Sequence[Job]]) -> None:
-        """Several runs at once; an interrupt ends their processes."""
+        """Run several runs at once; an interrupt ends their processes."""
         with ThreadPoolExecutor(self.jobs) as pool:
             try:
                 for future in as_completed([pool.submit(self.run, steps) for steps in runs]):
@@ -129,7 +129,7 @@ class _Executor:
                 raise
 
     def run(self, steps: Sequence[Job]) -> None:
-        """The steps of a run that are not finished, in order, until one fails."""
+        """Run the unfinished steps of a run in order until one fails."""
         for job in steps:
             if job.result() is not None:
                 continue
@@ -148,7 +148,7 @@ class _Executor:
         """Run one step to its result.
 
         Returns:
-            Why it failed; empty if it did not.
+            The reason of a failure; empty if there is none.
         """
         starts, start = job.begin(), time.monotonic()
         try:
@@ -228,7 +228,7 @@ def _folders(parent: Path) -> list[Path]:
 
 
 def _environment(jobs: int) -> dict[str, str]:
-    """The environment of a step: the cores shared out, and the repository's packages found."""
+    """Build the environment of a step: cores divided among jobs, the repository on the path."""
     threads = os.environ.get('OMP_NUM_THREADS') or str(max(1, (os.cpu_count() or 1) // jobs))
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get('PYTHONPATH')])])
     return {**os.environ, 'OMP_NUM_THREADS': threads, 'PYTHONPATH': path, 'PYTHONUNBUFFERED': '1'}

@@ -1,4 +1,4 @@
-"""What a study file asks for: runs, their steps, the settings of each step and the digest that names them."""
+"""Study files: runs, their steps, and the settings and digest of each step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mmengine.config import Config
 from vitnas_core.errors import VitnasError
 
 ROOT = Path(__file__).resolve().parents[3]
-"""The repository: where scripts run and what paths in a study are relative to."""
+"""The repository. Scripts run here; paths in a study are relative to it."""
 
 TRAIN = 'tools/train.py'
 SHARED = 'shared'
@@ -30,11 +30,11 @@ _PLACE = re.compile(r'\{(\w+)(\.checkpoint)?\}')
 _WORD = re.compile(r'\w[\w.+-]*')
 _OWN = ('seed', 'dir', 'config', 'jobs')
 _PARSING = threading.Lock()
-"""mmengine reads the list of installed packages anew for each config of a toolbox, and two threads break it."""
+"""For each config of a toolbox mmengine reads the list of installed packages, which fails in two threads at once."""
 
 
 class StudyError(VitnasError):
-    """A study file, a truth file or the results in a work dir are not what is needed."""
+    """A study file, a truth file or results in a work dir are unusable."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class Step:
     """One process of a run.
 
     Args:
-        name: What later steps and measures call it.
+        name: Its name in later steps and measures.
         script: The Python file to run. Defaults to 'tools/train.py', which gets the config and the step's folder.
-        config: A config file; it is written, with the overrides and the seed, into the step's folder. Other
-            scripts than tools/train.py find it as ``{config}``.
-        overrides: What differs from the config, as ``--cfg-options`` would have it: dotted names, or nested
-            dicts, also with ``_delete_=True``.
-        args: Arguments of the script. ``{seed}``, ``{dir}`` (the step's folder), ``{config}``, ``{NAME}`` (the
-            folder of an earlier or a shared step), ``{NAME.checkpoint}`` (its last checkpoint) and ``{jobs}`` are
-            filled in, in the overrides too.
+        config: A config file. It is written into the step's folder with the overrides and the seed; scripts other than
+            tools/train.py find it as ``{config}``.
+        overrides: Changes to the config as in ``--cfg-options``: dotted names, or nested dicts, also with
+            ``_delete_=True``.
+        args: Arguments of the script. Placeholders are filled in here and in the overrides: ``{seed}``, ``{dir}`` (the
+            step's folder), ``{config}``, ``{NAME}`` (folder of an earlier or shared step), ``{NAME.checkpoint}`` (its
+            last checkpoint) and ``{jobs}``.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Step:
         """Read a step of a study file.
 
         Raises:
-            StudyError: Something is missing, misspelt or not there.
+            StudyError: A key is missing or misspelt, or a file is not there.
         """
         if not isinstance(data, Mapping):
             raise StudyError(f'{where} should be a dict with a name, but got {data!r}')
@@ -85,7 +85,7 @@ class Step:
         return step
 
     def resolve(self, seed: int) -> Config | None:
-        """The config with the overrides and the seed; places are not filled in yet."""
+        """Return the config with overrides and seed, placeholders unfilled."""
         if self.config is None:
             return None
         with _PARSING:
@@ -95,7 +95,7 @@ class Step:
         return cfg
 
     def settings(self, seed: int) -> dict[str, Any]:
-        """Everything that decides the result, but for the code and the results of earlier steps."""
+        """Return all settings that decide the result, except the code and results of earlier steps."""
         cfg = self.resolve(seed)
         script = _FORMER.get(self.script, self.script)
         settings: dict[str, Any] = {'script': script, 'args': list(self.args), 'seed': seed}
@@ -116,26 +116,26 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where its results are, relative to the work dir."""
+        """Folder of its results, relative to the work dir."""
         return Path(SHARED) if self.name == SHARED else Path(self.name) / f'seed_{self.seed}'
 
     @property
     def title(self) -> str:
-        """What progress and errors call it."""
+        """Its name in progress and errors."""
         return SHARED if self.name == SHARED else f'{self.name}, seed {self.seed}'
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study: what is compared, over which seeds, and what is tabulated.
+    """A study: runs to compare, seeds, and measures to tabulate.
 
     Args:
         name: Its title.
         shared: Steps that run once, before the runs, such as the truth.
         runs: Name → steps.
-        seeds: Each run is done once a seed.
-        baseline: The run that differences are to.
-        measures: ``'STEP.MEASURE'`` → what the table calls it.
+        seeds: Each run is done once per seed.
+        baseline: The run to compare with.
+        measures: ``'STEP.MEASURE'`` → its name in the table.
     """
 
     name: str
@@ -151,10 +151,10 @@ class Study:
 
         Args:
             path: The Python config.
-            seeds: Instead of the file's.
+            seeds: Replace those of the file.
 
         Raises:
-            StudyError: Something is missing or wrong in it; the message names the file.
+            StudyError: The study is incomplete or wrong; the message names the file.
         """
         if not path.is_file():
             raise StudyError(f'there is no study file {path}')
@@ -199,12 +199,12 @@ class Study:
             pass
 
     def all_runs(self) -> list[Run]:
-        """The shared steps, then every run of the first seed, of the second, and so on."""
+        """List the shared steps, then all runs of the first seed, of the second, and so on."""
         shared = [Run(SHARED, 0, self.shared)] if self.shared else []
         return shared + [Run(name, seed, steps) for seed in self.seeds for name, steps in self.runs.items()]
 
     def digests(self) -> Iterator[tuple[Run, Step, str, dict[str, Any]]]:
-        """Each step with a name for its settings and those of the steps whose results it reads."""
+        """Yield each step with a digest of its settings and of the steps whose results it reads."""
         shared: dict[str, str] = {}
         for run in self.all_runs():
             known = shared if run.name == SHARED else dict(shared)
@@ -226,7 +226,7 @@ def _read_steps(data: Any, where: str) -> tuple[Step, ...]:
 
 
 def _references(step: Step, settings: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
-    """The earlier steps that a step names, sorted."""
+    """List the earlier steps that a step names, sorted."""
     found = {match[1] for text in _strings([settings['args'], step.overrides]) for match in _PLACE.finditer(text)}
     unknown = found - set(known) - set(_OWN)
     if unknown:

@@ -1,4 +1,4 @@
-"""Progress of a study: a line a finished step, and a bar below them on a terminal."""
+"""Progress of a study: one line per finished step and, on a terminal, a bar below."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _WIDTH = 30
 
 
 class Progress:
-    """What is done, how long it took, how long the rest may take.
+    """Count finished steps and estimate the time left.
 
     Args:
         runs: The steps of each run.
-        jobs: How many run at once.
+        jobs: Number of runs at once.
     """
 
     def __init__(self, runs: Sequence[Sequence[Job]], jobs: int) -> None:
@@ -42,7 +42,7 @@ class Progress:
             print(f'{done} of {self.total} steps were finished before', flush=True)
 
     def begin_shared(self, steps: Sequence[Job]) -> None:
-        """Say where to watch the shared steps, if there is still one to run."""
+        """Say where to watch the shared steps, if one is left to run."""
         if any(str(job.folder) in self.waiting for job in steps):
             logs = steps[0].folder.parent / '*' / 'log.txt'
             print(f'shared steps run first; what they print is in {logs}', flush=True)
@@ -56,7 +56,7 @@ class Progress:
             self._say(f'{job.run.title}: {job.step.name} in {clock(seconds)}{" (" + some + ")" if some else ""}')
 
     def failed(self, job: Job, reason: str) -> None:
-        """Say that a step failed; what comes after it in its run is not waited for."""
+        """Say that a step failed and drop the later steps of its run."""
         with self._guard:
             for folder, other in list(self.waiting.items()):
                 if other.run.folder == job.run.folder:
@@ -64,11 +64,8 @@ class Progress:
             self._say(f'{job.run.title}: {job.step.name} FAILED, {reason}')
 
     def left(self) -> float | None:
-        """Seconds that the rest may take: each step as long as those of its name took, or as the mean of all.
-
-        None as long as nothing is known.
-        """
-        # A shared step, such as the truth, may take longer than all others together: it says nothing of them.
+        """Estimate the seconds left from earlier steps of the same name, or from the mean of all; None if unknown."""
+        # A shared step, such as the truth, may take longer than all others together, so it does not count.
         known = [seconds for name, times in self.seconds.items() if name not in self.shared for seconds in times]
         if not known:
             return None if self.waiting else 0.0
@@ -76,7 +73,7 @@ class Progress:
         return sum(expected) / min(self.jobs, max(1, len({job.run.folder for job in self.waiting.values()})))
 
     def close(self) -> None:
-        """Leave the line of the bar."""
+        """End the line of the bar."""
         if sys.stdout.isatty():
             print(flush=True)
 
@@ -94,7 +91,7 @@ class Progress:
 
 
 def clock(seconds: float) -> str:
-    """Seconds as ``m:ss`` or ``h:mm:ss``."""
+    """Format seconds as ``m:ss`` or ``h:mm:ss``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f'{hours}:{minutes:02}:{rest:02}' if hours else f'{minutes}:{rest:02}'

@@ -1,4 +1,4 @@
-"""The outcome of a study: every number as CSV, one table with intervals, and a plot."""
+"""Report of a study: all numbers as CSV, one table with intervals, and a plot."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Row:
 
 
 def read_values(runs: Sequence[Sequence[Job]]) -> Values:
-    """Every measure of every finished step: ``'STEP.MEASURE'``, and ``'STEP.seconds'``."""
+    """Read all measures of all finished steps: ``'STEP.MEASURE'`` and ``'STEP.seconds'``."""
     values: Values = {}
     for job in (job for steps in runs for job in steps if job.run.name != SHARED):
         result = job.result()
@@ -45,7 +45,7 @@ def read_values(runs: Sequence[Sequence[Job]]) -> Values:
 
 
 def summarize_study(study: Study, values: Values) -> list[Row]:
-    """The rows of the table: the study's measures, its runs under each."""
+    """Build the table rows: for each measure, all runs."""
     rows = []
     for measure in study.measures:
         by_run = values.get(measure, {})
@@ -57,7 +57,7 @@ def summarize_study(study: Study, values: Values) -> list[Row]:
 
 
 def write_report(study: Study, runs: Sequence[Sequence[Job]], work_dir: Path) -> str:
-    """Write results.csv, table.csv, table.md, plot.png and, where a step trains, curves.png.
+    """Write results.csv, table.csv, table.md, plot.png and, if a step trains, curves.png.
 
     Returns:
         The table as Markdown.
@@ -81,7 +81,7 @@ def write_report(study: Study, runs: Sequence[Sequence[Job]], work_dir: Path) ->
 
 
 def table_csv(study: Study, rows: Sequence[Row]) -> str:
-    """The table with all digits; an empty cell where nothing can be claimed."""
+    """Format the table as CSV with all digits; a cell is empty where nothing can be claimed."""
     head = 'measure title run n mean sd low95 high95 difference_n difference difference_low95 difference_high95'
     lines = []
     for row in rows:
@@ -92,7 +92,7 @@ def table_csv(study: Study, rows: Sequence[Row]) -> str:
 
 
 def table_markdown(study: Study, rows: Sequence[Row]) -> str:
-    """The table for readers."""
+    """Format the table as Markdown."""
     lines = [
         f'| measure | run | seeds | mean ± sd | 95 % interval of the mean | difference to {study.baseline}, paired '
         '(95 % interval) |',
@@ -108,7 +108,7 @@ def table_markdown(study: Study, rows: Sequence[Row]) -> str:
 
 
 def draw(study: Study, values: Values, rows: Sequence[Row]) -> Figure:
-    """A panel a measure: the value of each seed, the mean and its interval."""
+    """Draw one panel per measure: the value of each seed, the mean and its interval."""
     measures = list(study.measures)
     columns = min(3, len(measures))
     height = math.ceil(len(measures) / columns)
@@ -145,7 +145,7 @@ def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _digits(means: Sequence[float]) -> int:
-    """Two decimals for percentages and the like, three for correlations, none for large counts."""
+    """Choose two decimals for percentages and the like, three for correlations, none for large counts."""
     largest = max((abs(m) for m in means if not math.isnan(m)), default=0.0)
     return 0 if largest >= 1000 else 2 if largest >= 2 else 3
 

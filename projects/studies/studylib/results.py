@@ -1,4 +1,4 @@
-"""What a step left in its folder: its measures, and the result file that says it is finished."""
+"""Results of a step: its measures, and the file that marks it as finished."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _NOT_MEASURED = ('step', 'time', 'data_time', 'memory')
 
 @dataclass(frozen=True)
 class Job:
-    """A step of a run with its place in the work dir.
+    """A step of a run with its folder in the work dir.
 
     Args:
         run: The run at its seed.
         step: The step.
-        digest: The name of its settings.
-        settings: What is digested, for the words of an error.
-        folder: Where it runs and leaves its result.
+        digest: Digest of its settings.
+        settings: The digested settings, to explain a mismatch.
+        folder: Folder of its files and its result.
     """
 
     run: Run
@@ -40,10 +40,10 @@ class Job:
     folder: Path
 
     def result(self) -> dict[str, Any] | None:
-        """The result, or None where the step is not finished.
+        """Return the result, or None if the step is not finished.
 
         Raises:
-            StudyError: It was made with other settings.
+            StudyError: The result was made with other settings.
         """
         path = self.folder / RESULT
         if not path.is_file():
@@ -58,10 +58,10 @@ class Job:
         return result
 
     def begin(self) -> int:
-        """Note the start of the step, and start over what was begun with other settings.
+        """Note the start of the step; start over if it was begun with other settings.
 
         Returns:
-            How often it was started with these settings, this time included.
+            Number of starts with these settings, including this one.
         """
         path, starts = self.folder / STARTED, 0
         if path.is_file():
@@ -93,7 +93,7 @@ class Job:
 
 
 def list_jobs(study: Study, work_dir: Path) -> list[list[Job]]:
-    """The steps of every run, in order; a list a run."""
+    """List the steps of every run in order, one list per run."""
     jobs: dict[Path, list[Job]] = {run.folder: [] for run in study.all_runs()}
     for run, step, digest, settings in study.digests():
         jobs[run.folder].append(Job(run, step, digest, settings, work_dir / run.folder / step.name))
@@ -101,10 +101,10 @@ def list_jobs(study: Study, work_dir: Path) -> list[list[Job]]:
 
 
 def read_measures(folder: Path) -> dict[str, float]:
-    """What a step measured: its ``measures.json`` or, of a training, the last validation's scalars.
+    """Read the measures of a step: ``measures.json`` or, for a training, the scalars of its last validation.
 
-    A training also has ``iteration_seconds``, the mean of what its log says of the last ten before each line, and
-    ``train_loss``, the mean over the last quarter of its lines.
+    A training also has ``iteration_seconds``, the mean over its log, and ``train_loss``, the mean over the last quarter
+    of its log.
 
     Raises:
         StudyError: ``measures.json`` is not an object of numbers.
@@ -120,17 +120,17 @@ def read_measures(folder: Path) -> dict[str, float]:
 
 
 def write_measures(path: Path, measures: Mapping[str, float]) -> None:
-    """Write the file in which a script leaves its measures; what is not a number is left out."""
+    """Write the measures of a script; values that are not finite are left out."""
     atomic_write(path, json.dumps({name: value for name, value in measures.items() if math.isfinite(value)}, indent=1))
 
 
 def read_losses(folder: Path) -> dict[int, float]:
-    """The loss of a training by its iteration, as logged; empty where the step logged none."""
+    """Read the logged losses of a training by iteration; empty if it logged none."""
     return {record['step']: record['loss'] for record in _records(folder) if {'lr', 'loss', 'step'} <= record.keys()}
 
 
 def _records(folder: Path) -> Iterator[dict[str, Any]]:
-    """What mmengine logged, over every start of a training."""
+    """Yield the log records of mmengine over all starts of a training."""
     for path in sorted(folder.glob('*/vis_data/scalars.json')):  # named by the time of the start
         for line in path.read_text().splitlines():
             try:
@@ -140,7 +140,7 @@ def _records(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_scalars(folder: Path) -> dict[str, float]:
-    """The last record of a validation, and means over those of the training."""
+    """Read the last validation record and means over the training records."""
     last: dict[str, float] = {}
     times: list[float] = []
     for record in _records(folder):
@@ -157,7 +157,7 @@ def _read_scalars(folder: Path) -> dict[str, float]:
 
 
 def difference(old: Any, new: Any, limit: int = 3) -> str:
-    """Which settings changed, in words; empty where none did."""
+    """Say which settings changed; empty if none did."""
     a, b = flatten(old), flatten(new)
     names = [name for name in [*a, *(n for n in b if n not in a)] if a.get(name, '…') != b.get(name, '…')]
     words = [f'{name} was {a.get(name, "not set")}, is {b.get(name, "not set")}' for name in names[:limit]]
@@ -165,7 +165,7 @@ def difference(old: Any, new: Any, limit: int = 3) -> str:
 
 
 def flatten(data: Any, path: str = '') -> dict[str, Any]:
-    """Nested data as one dict of dotted names."""
+    """Flatten nested data into one dict of dotted names."""
     if isinstance(data, Mapping):
         items = [(f'{path}.{key}' if path else str(key), value) for key, value in data.items()]
     elif isinstance(data, (list, tuple)):

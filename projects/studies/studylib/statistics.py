@@ -1,4 +1,4 @@
-"""Means over seeds with intervals, paired differences, and how well two rankings agree."""
+"""Means over seeds with intervals, paired differences, and agreement of two rankings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Summary:
-    """What is known of a mean.
+    """A mean with its standard deviation and confidence interval.
 
     Args:
-        n: How many values there are.
-        mean: Their mean; NaN without values.
+        n: Number of values.
+        mean: Their mean; NaN for no values.
         sd: Their standard deviation (n - 1 in the denominator); NaN below two values.
         half: Half the width of the 95 % confidence interval of the mean, by Student's t; NaN below two values.
     """
@@ -42,7 +42,7 @@ class Summary:
 
 
 def summarize(values: Sequence[float]) -> Summary:
-    """Mean, standard deviation and interval; with one value no interval is claimed."""
+    """Compute mean, standard deviation and interval; one value has no interval."""
     n = len(values)
     mean = float(np.mean(values)) if n else math.nan
     if n < 2:
@@ -52,27 +52,27 @@ def summarize(values: Sequence[float]) -> Summary:
 
 
 def paired_difference(values: Mapping[int, float], baseline: Mapping[int, float]) -> Summary:
-    """Of the differences at the seeds that both have; what a seed does to both cancels out.
+    """Summarise the differences at common seeds; the effect of a seed on both cancels out.
 
     Args:
         values: Seed → value.
-        baseline: Seed → value, of what to compare to.
+        baseline: Seed → value of the baseline.
     """
     return summarize([values[seed] - baseline[seed] for seed in values if seed in baseline])
 
 
 def score_ranking(truth: Sequence[float], scores: Sequence[float]) -> dict[str, float]:
-    """How well scores agree with the truth.
+    """Measure how well scores agree with the truth.
 
     Args:
         truth: Accuracies of architectures trained alone.
-        scores: What a supernet, or anything else, says of the same architectures, in the same order.
+        scores: Scores of the same architectures in the same order, e.g. by a supernet.
 
     Returns:
-        ``pearson``, ``spearman`` and ``kendall`` (tau-b, which allows for ties); NaN where one side is constant.
+        ``pearson``, ``spearman`` and ``kendall`` (tau-b, which allows for ties); NaN if one side is constant.
 
     Raises:
-        StudyError: The two are not of one length of at least two, or not finite.
+        StudyError: The lists differ in length, have fewer than two values, or are not finite.
     """
     if len(truth) != len(scores) or len(truth) < 2:
         raise StudyError(

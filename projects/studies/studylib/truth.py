@@ -1,4 +1,4 @@
-"""The truth that supernets are scored against: architectures of a space, each trained alone under one recipe."""
+"""The truth that supernets are compared with: architectures of a space, each trained alone by one recipe."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from vitnas_core.utils.fileio import atomic_write
 from .plan import StudyError
 
 _POOL = 200
-"""Architectures that are drawn for each that is chosen."""
+"""Number of architectures drawn per chosen one."""
 
 
 @dataclass(frozen=True)
 class TrueArch:
-    """An architecture and what it reaches alone.
+    """An architecture and its scores when trained alone.
 
     Args:
         arch: The architecture.
@@ -41,7 +41,7 @@ class TrueArch:
 
     @property
     def score(self) -> float:
-        """The mean over the seeds."""
+        """Mean over the seeds."""
         return mean(self.scores.values())
 
 
@@ -50,8 +50,8 @@ class Truth:
     """Architectures trained alone.
 
     Args:
-        recipe: Digest of the config that each was trained by, without the architecture.
-        measure: What the scores are, e.g. ``'accuracy/top1'``.
+        recipe: Digest of the training config without the architecture.
+        measure: Name of the measure, e.g. ``'accuracy/top1'``.
         archs: The architectures, cheapest first.
     """
 
@@ -84,7 +84,7 @@ class Truth:
         """Read the file.
 
         Raises:
-            StudyError: It is missing or malformed.
+            StudyError: The file is missing or malformed.
         """
         try:
             data = json.loads(path.read_text())
@@ -108,22 +108,22 @@ def _read_scores(data: Mapping[str, Any]) -> dict[int, float]:
 
 
 def choose_archs(space: SearchSpace, price: Callable[[Arch], Cost], num: int, rng: np.random.Generator) -> list[Arch]:
-    """Choose architectures that are spread over the range of costs.
+    """Choose architectures spread over the range of costs, including the smallest and the largest.
 
-    The smallest and the largest are among them. Between them the logarithms of the MACs are spread evenly, as
-    far as drawn architectures reach: uniform drawing alone would give networks of nearly one size.
+    The logarithms of their MACs are spread evenly, as far as drawn architectures allow. Uniform draws alone would have
+    nearly one size.
 
     Args:
         space: The search space.
-        price: What prices an architecture.
-        num: How many.
-        rng: Where drawing comes from.
+        price: Function that prices an architecture.
+        num: Number of architectures.
+        rng: Generator of the draws.
 
     Returns:
         Different architectures, cheapest first.
 
     Raises:
-        StudyError: Fewer than two are asked for, or more than the space has.
+        StudyError: ``num`` is below two, or exceeds the size of the space.
     """
     if not 2 <= num <= space.size():
         raise StudyError(f'num should be from 2 to {space.size()}, the size of the space, but got {num}')
