@@ -1,7 +1,7 @@
-"""Questions about scenes of digits, in VQA v2's format; ``projects/vqa/tools/make_scenes_vqa.py``."""
+"""Questions about scenes of digits in VQA v2's format; make them by ``projects/vqa/tools/make_scenes_vqa.py``."""
 
 data_root = 'data/scenes_vqa/vqa/'
-# Of the digits that the backbone was trained on.
+# Statistics of the digits that the backbone was trained on.
 data_preprocessor = dict(type='MultiModalDataPreprocessor', mean=[77.6] * 3, std=[95.9] * 3, to_rgb=True)
 
 keys = ['question', 'gt_answer', 'gt_answer_weight', 'answer_type']

@@ -1,7 +1,7 @@
-"""VQA v2 on COCO's images of 2014, at 384 × 384, in its usual files.
+"""VQA v2 in its usual files, images at 384 × 384.
 
-``data/coco`` has ``train2014/``, ``val2014/``, ``test2015/`` and ``annotations/`` with VQA's questions and answers. The
-answers to choose from: ``python projects/vqa/tools/vqa_answers.py
+Put ``train2014/``, ``val2014/``, ``test2015/`` and VQA's files in ``annotations/`` into ``data/coco``. Make the list of
+answers by ``python projects/vqa/tools/vqa_answers.py
 data/coco/annotations/v2_mscoco_{train,val}2014_annotations.json --out data/coco/annotations/vqa_answers_3129.json``.
 """
 

@@ -1,4 +1,4 @@
-"""FocusFormer's Tab. 2 and Tab. 3, small: what trains the supernet, what searches it, and do growing images help?
+"""FocusFormer's Tab. 2 and Tab. 3, small: how to train the supernet, how to search it, and do growing images help?
 
 A micro space and 4,000 images of Fashion-MNIST. ``uniform`` and ``sampler`` differ in which architectures the steps of
 the supernet train; each supernet is searched by evolution (300 evaluations for each of three budgets) and by a sampler

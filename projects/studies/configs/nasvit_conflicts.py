@@ -1,9 +1,9 @@
 """NASViT's Tab. 7, small: what weak augmentation, switchable scaling and projection do for accuracy and conflicts.
 
 A micro space and 5,000 images of Fashion-MNIST. Each supernet adds one thing to the one before it, but for the last
-two, which differ in whose gradient is kept. Tested are the largest and the smallest architecture with inherited
-weights and recalibrated batch norms. The ratio of conflicts is measured before anything is projected, with the losses
-and images of the training.
+two, which differ in whose gradient is kept. The largest and the smallest architecture are tested
+with inherited weights and recalibrated batch norms. The conflict ratio is measured before any projection, with the
+losses and images of the training.
 """
 
 title = 'NASViT: gradient conflicts (Fashion-MNIST)'

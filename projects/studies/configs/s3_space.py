@@ -1,4 +1,4 @@
-"""S3's Fig. 6 and Tab. 5, small: does the space get better step by step, and what is found in the first and the last?
+"""S3's Fig. 6 and Tab. 5, small: does the space get better step by step, and what do the first and the last contain?
 
 A micro space and 4,000 images of Fashion-MNIST. Four supernets, 300 architectures drawn from each; the first and the
 last space are searched alike under one limit of MACs, and both winners are trained alone.

@@ -2,7 +2,7 @@
 
 A micro space and 4,000 images of Fashion-MNIST. Supernets differ in how many architectures share a batch of 64; all see
 the same number of images in the same number of steps. Each ranks 20 architectures by 1,000 held-out images, and is
-searched for at most 10.8 M MACs; what was found is tested with inherited weights and trained alone. The truth about the
+searched for at most 10.8 M MACs; the winner is tested with inherited weights and trained alone. The truth about the
 20 is their accuracy on the 10,000 test images, trained alone, the mean of two seeds.
 """
 

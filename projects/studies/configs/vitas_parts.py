@@ -1,7 +1,7 @@
 """ViTAS's Fig. 4 (b) and Tab. 10, small: identity shifting and private class tokens, each switched off by itself.
 
 A micro DeiT space and 4,000 images of Fashion-MNIST. Each superformer is searched by NSGA-II for at most 0.7 M MACs;
-what was found is tested with inherited weights and trained alone.
+the winner is tested with inherited weights and trained alone.
 """
 
 title = 'ViTAS: identity shifting, private class tokens (Fashion-MNIST)'

@@ -1,7 +1,7 @@
 """Does a searched backbone help to answer? Questions about scenes of digits, four models, the same steps.
 
-The searched backbone, a random one of the same MACs (another one each seed) and the largest, each with its part of one
-supernet's weights; and the questions alone. Needs the questions and the search:
+The searched backbone, a random one of the same MACs (a new one per seed) and the largest, each with its part of one
+supernet's weights; and a model without images. Needs the questions and the search:
 ``projects/vqa/tools/make_scenes_vqa.py``, then ``tools/train.py`` with ``s3-micro_supernet_120e_drawn-digits.py``
 and with ``s3-micro_search_evolution-7m_drawn-digits.py``.
 """
