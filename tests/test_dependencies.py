@@ -31,18 +31,19 @@ LAYERS = {
     'necks': 'errors registry elastic',
     'auto': 'errors registry integration backbones families necks',
     'models': 'errors spaces zoo integration backbones auto',
-    'extract': 'errors spaces zoo integration backbones auto models',
+    'model_configs': 'errors spaces zoo integration backbones auto',
+    'extract': 'errors spaces zoo integration backbones auto model_configs',
     'launch': 'errors registry integration',
     'latency': 'errors utils spaces costs elastic backbones',
     'datasets': 'errors utils registry',
     'recalibration': 'errors elastic',
     'scoring': 'errors',
-    'evaluation': 'errors utils registry spaces costs integration elastic checkpoints backbones models datasets',
-    'training': 'errors utils registry spaces zoo costs compat integration elastic checkpoints backbones models'
+    'evaluation': 'errors utils registry spaces costs integration elastic checkpoints backbones model_configs datasets',
+    'training': 'errors utils registry spaces zoo costs compat integration elastic checkpoints backbones model_configs'
     ' datasets recalibration scoring evaluation',
-    'workers': 'errors utils registry spaces integration models launch evaluation',
-    'search': 'errors utils registry spaces zoo costs integration elastic checkpoints backbones models extract launch'
-    ' latency datasets recalibration scoring evaluation training workers',
+    'workers': 'errors utils registry spaces integration model_configs launch evaluation',
+    'search': 'errors utils registry spaces zoo costs integration elastic checkpoints backbones auto models'
+    ' model_configs extract launch latency datasets recalibration scoring evaluation training workers',
     'visualization': 'version errors utils spaces elastic scoring evaluation search',
     '__init__': 'version registry compat integration checkpoints backbones families auto',
 }
