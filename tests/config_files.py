@@ -24,7 +24,8 @@ from vitnas_core.training.samplers.base import SAMPLER
 from .tiny_sets import datasets_of, make_tiny
 
 ROOT = Path(__file__).resolve().parent.parent
-CONFIGS = {path.stem: path for path in sorted((ROOT / 'projects').glob('*/configs/**/*.py'))}
+FILES = sorted((ROOT / 'projects').glob('*/configs/**/*.py'))
+CONFIGS = {path.stem: path for path in FILES if 'studies' not in path.parts}
 CLASSIFICATION = sorted(stem for stem, path in CONFIGS.items() if 'classification' in path.parts)
 DENSE = [stem for stem, path in CONFIGS.items() if {'detection', 'segmentation'} & set(path.parts)]
 VQA = [stem for stem, path in CONFIGS.items() if 'vqa' in path.parts]

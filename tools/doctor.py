@@ -42,12 +42,13 @@ RANGES: dict[str, tuple[str, str]] = {
     'pymoo': ('0.6.1.6', ''),
     'scipy': ('1.10', ''),
     'matplotlib': ('3.7', ''),
-    'tokenizers': ('0.20', ''),
     'ftfy': ('', ''),
     'regex': ('', ''),
 }
+TOKENIZERS = '0.20'
+"""The lowest version for VQA models: the extra `vqa` of pyproject.toml."""
 OPENCVS = ('opencv-python', 'opencv-python-headless', 'opencv-contrib-python', 'opencv-contrib-python-headless')
-SHOWN = (*RANGES, 'mmcv-lite', *OPENCVS, 'transformers', 'tensorboard', 'setuptools', 'pip', 'vitnas')
+SHOWN = (*RANGES, 'mmcv-lite', *OPENCVS, 'tokenizers', 'transformers', 'tensorboard', 'setuptools', 'pip', 'vitnas')
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,17 @@ def check_tensorboard(facts: Facts) -> list[Finding]:
     return [Finding('info', what, f'{PIP} install tensorboard')]
 
 
+def check_tokenizers(facts: Facts) -> list[Finding]:
+    """VQA models have what they need."""
+    if facts.at_least('tokenizers', TOKENIZERS):
+        return []
+    version = facts.versions.get('tokenizers')
+    fix = f"{PIP} install 'tokenizers>={TOKENIZERS}'"
+    if version is None:
+        return [Finding('info', 'tokenizers is missing; only VQA models (projects/vqa) need it.', fix)]
+    return [Finding('warn', f'tokenizers is {version}; VQA models need tokenizers>={TOKENIZERS}.', fix)]
+
+
 def check_pip(facts: Facts) -> list[Finding]:
     """The environment has pip, which the set-up uses."""
     if 'pip' in facts.versions:
@@ -282,6 +294,7 @@ CHECKS: dict[str, Callable[[Facts], list[Finding]]] = {
     'numpy': check_numpy,
     'transformers': check_transformers,
     'tensorboard': check_tensorboard,
+    'tokenizers': check_tokenizers,
     'pip': check_pip,
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,11 +18,13 @@ from mmengine.config import DictAction
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import from projects/, wherever this runs
+
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from projects import read_config
 from vitnas_core.backbones import ElasticBackbone, elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
-from vitnas_core.launch import read_config
 from vitnas_core.models import model_config
 from vitnas_core.utils.fileio import atomic_write
 

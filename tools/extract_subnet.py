@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import copy
 import io
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -21,13 +22,15 @@ from mmengine.runner import Runner
 from mmengine.utils import track_iter_progress
 from torch import Tensor, nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import from projects/, wherever this runs
+
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from projects import read_config
 from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
-from vitnas_core.launch import read_config
 from vitnas_core.models import check_extracted, extract_model, model_config
 from vitnas_core.recalibration import elastic_norms, recalibrate
 from vitnas_core.spaces import Arch

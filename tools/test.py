@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,14 @@ from mmengine.dist import is_main_process
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import from projects/, wherever this runs
+
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from projects import read_config
 from vitnas_core.backbones import ElasticBackbone, elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
-from vitnas_core.launch import add_arguments, make_runner, read_config
+from vitnas_core.launch import add_arguments, make_runner
 from vitnas_core.recalibration import elastic_norms
 from vitnas_core.utils.fileio import atomic_write
 

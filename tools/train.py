@@ -1,14 +1,18 @@
 """Train or search from a config: ``python tools/train.py CONFIG [--work-dir DIR] [--resume] [--cfg-options …]``."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.runner import Runner
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import from projects/, wherever this runs
+
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from projects import read_config
 from vitnas_core.errors import VitnasError
-from vitnas_core.launch import add_arguments, make_runner, read_config
+from vitnas_core.launch import add_arguments, make_runner
 from vitnas_core.registry import LOOPS
 from vitnas_core.search import SearchLoop
 

@@ -13,14 +13,12 @@ MODELS = mm.Registry(
     'model',
     parent=mm.MODELS,
     scope='vitnas',
-    locations=['vitnas_core.families.catalog', 'vitnas_core.necks', 'vitnas_core.training', 'vitnas_core.vqa'],
+    locations=['vitnas_core.families.catalog', 'vitnas_core.necks', 'vitnas_core.training'],
 )
-DATASETS = mm.Registry(
-    'dataset', parent=mm.DATASETS, scope='vitnas', locations=['vitnas_core.datasets', 'vitnas_core.vqa']
-)
+DATASETS = mm.Registry('dataset', parent=mm.DATASETS, scope='vitnas', locations=['vitnas_core.datasets'])
 TRANSFORMS = mm.Registry('transform', parent=mm.TRANSFORMS, scope='vitnas', locations=['vitnas_core.datasets'])
 DATA_SAMPLERS = mm.Registry('data sampler', parent=mm.DATA_SAMPLERS, scope='vitnas', locations=['vitnas_core.datasets'])
-METRICS = mm.Registry('metric', parent=mm.METRICS, scope='vitnas', locations=['vitnas_core.vqa'])
+METRICS = mm.Registry('metric', parent=mm.METRICS, scope='vitnas')  # those of projects
 HOOKS = mm.Registry('hook', parent=mm.HOOKS, scope='vitnas', locations=['vitnas_core.training.hooks'])
 LOOPS = mm.Registry('loop', parent=mm.LOOPS, scope='vitnas', locations=['vitnas_core.training', 'vitnas_core.search'])
 RUNNERS = mm.Registry('runner', parent=mm.RUNNERS, scope='vitnas', locations=['vitnas_core.search'])

@@ -95,6 +95,8 @@ CLASHES = {
     ),
     'transformers untried': (environment({'transformers': '4.50.0'}), 'warn', 'transformers', '4.49'),
     'no tensorboard': (environment({'tensorboard': None}), 'info', 'tensorboard', 'TensorboardVisBackend'),
+    'no tokenizers': (environment({'tokenizers': None}), 'info', 'tokenizers', 'only VQA models'),
+    'tokenizers too old': (environment({'tokenizers': '0.19.1'}), 'warn', 'tokenizers', 'tokenizers>=0.20'),
     'no pip': (environment({'pip': None}), 'info', 'pip', 'uv'),
 }
 
@@ -132,7 +134,8 @@ def test_setuptools_matters_where_mmcv_has_to_be_built():
 
 def test_an_empty_environment_is_described():
     found = findings(doctor.Facts({}))
-    assert {'required packages', 'mmcv', 'opencv', 'vitnas', 'tensorboard', 'pip'} == {title for _, title, _ in found}
+    missing = {'required packages', 'mmcv', 'opencv', 'vitnas', 'tensorboard', 'tokenizers', 'pip'}
+    assert missing == {title for _, title, _ in found}
     assert sum(title == 'required packages' for _, title, _ in found) == len(doctor.RANGES) - 1
 
 
@@ -153,6 +156,7 @@ def test_ranges_are_those_of_pyproject():
     block = re.search(r'^dependencies = \[\n(.*?)^\]', text, re.M | re.S)[1]
     declared = {r.name: r.specifier for r in map(Requirement, re.findall(r'^\s*"([^"]+)"', block, re.M))}
     assert declared == {name: SpecifierSet(doctor.spell_range(name)[len(name) :]) for name in doctor.RANGES}
+    assert f'vqa = ["tokenizers>={doctor.TOKENIZERS}"]' in text
 
 
 def test_the_present_environment_passes():

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from tests.families import SMALL_SPACES, SPACES
-from tools.benchmarks.sampler_truth import GAIN, WITHIN, Truth, judge, toy_space, train
 from vitnas_core.errors import VitnasError
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.training import Reinforce
@@ -181,31 +180,3 @@ def test_it_learns_to_meet_budgets_in_any_space(name: str) -> None:
     for i in range(120):
         reinforce.step(np.random.default_rng(i), lambda arch: 0.5)
     assert miss() < 0.8 * before
-
-
-SMALL_TOY = toy_space(depths=(3, 4))
-
-
-@pytest.fixture(scope='module')
-def trained() -> FocusSampler:
-    """The small version of tools/benchmarks/sampler_truth.py: 960 architectures."""
-    settings = dict(beta=0.5, num_archs=32, baseline=0.9, entropy=0.005, optimizer=dict(type='AdamW', lr=4e-3))
-    return train(SMALL_TOY, 0, iterations=600, **settings)
-
-
-def test_a_table_with_a_known_truth(trained: FocusSampler) -> None:
-    for row in judge(trained, Truth(SMALL_TOY), num_budgets=5):
-        assert row['gain'] >= GAIN and abs(row['miss']) <= WITHIN, row
-
-
-def test_interpolated_budgets_lie_between_their_neighbours(trained: FocusSampler) -> None:
-    truth = Truth(SMALL_TOY)
-    inside = 0
-    for low, high in zip(trained.grid[1:], trained.grid[2:]):
-        ends = [truth.probabilities(trained, budget) for budget in (low, high)]
-        middle = truth.probabilities(trained, (low + high) / 2)
-        costs = [float(probs @ truth.macs) for probs in (ends[0], middle, ends[1])]
-        inside += costs[0] <= costs[1] <= costs[2]
-        apart = [np.abs(a - b).sum() / 2 for a, b in ((ends[0], middle), (middle, ends[1]), (ends[0], ends[1]))]
-        assert max(apart[:2]) < apart[2] + 0.05, (low, apart)  # total variation
-    assert inside >= 0.9 * (len(trained.grid) - 2)

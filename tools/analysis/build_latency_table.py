@@ -17,12 +17,14 @@ from mmengine.config import DictAction
 from mmengine.registry import MODELS
 from mmengine.utils import ProgressBar
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # configs may import from projects/, wherever this runs
+
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from projects import read_config
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
 from vitnas_core.latency.measure import CPUClock, measure
 from vitnas_core.latency.table import SPEARMAN, LatencyTable
-from vitnas_core.launch import read_config
 from vitnas_core.models import model_config
 from vitnas_core.utils.fileio import atomic_write
 

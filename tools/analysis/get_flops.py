@@ -8,7 +8,9 @@ print as "FLOPs". Only shapes are computed, so that it takes seconds and needs n
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,11 +23,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # configs may import from projects/, wherever this runs
+
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from projects import read_config
 from vitnas_core.auto import owner_of
 from vitnas_core.costs import Cost
 from vitnas_core.errors import VitnasError
-from vitnas_core.launch import read_config
 from vitnas_core.models import backbone_of, model_config
 from vitnas_core.utils.counting import count_params
 from vitnas_core.utils.text import table

@@ -8,16 +8,19 @@ which options they have; a table says how well the budgets are met.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 from mmengine.config import Config, DictAction
 from mmengine.registry import MODELS
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # configs may import from projects/, wherever this runs
+
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+from projects import read_config
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
-from vitnas_core.launch import read_config
 from vitnas_core.models import model_config
 from vitnas_core.registry import ARCH_SAMPLERS
 from vitnas_core.training.samplers import FocusSampler

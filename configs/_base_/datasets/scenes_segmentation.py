@@ -56,17 +56,11 @@ test_dataloader = val_dataloader
 val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
 test_evaluator = val_evaluator
 
-# For searches, which never see the test scenes: of five training scenes four train a supernet and one compares.
+# Searches never see the test scenes: four fifths of the training scenes train a supernet, one fifth compares.
 supernet_dataset = dict(
     type='vitnas.HoldOut', part='train', fraction=0.2, seed=0, dataset=dict(**train_set, pipeline=train_pipeline)
 )
 holdout_dataloader = dict(
-    batch_size=16,
-    num_workers=1,
-    persistent_workers=True,
-    sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(
-        type='vitnas.HoldOut', part='holdout', fraction=0.2, seed=0, dataset=dict(**train_set, pipeline=test_pipeline)
-    ),
+    val_dataloader, dataset=dict(supernet_dataset, part='holdout', dataset=dict(**train_set, pipeline=test_pipeline))
 )
 holdout_evaluator = val_evaluator

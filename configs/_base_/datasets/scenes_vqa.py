@@ -1,7 +1,7 @@
-"""Questions about scenes of digits, in VQA v2's format; ``tools/dataset_converters/make_scenes_vqa.py``."""
+"""Questions about scenes of digits in VQA v2's format; make them by ``projects/vqa/tools/make_scenes_vqa.py``."""
 
 data_root = 'data/scenes_vqa/vqa/'
-# Of the digits that the backbone was trained on.
+# Statistics of the digits that the backbone was trained on.
 data_preprocessor = dict(type='MultiModalDataPreprocessor', mean=[77.6] * 3, std=[95.9] * 3, to_rgb=True)
 
 keys = ['question', 'gt_answer', 'gt_answer_weight', 'answer_type']
@@ -19,8 +19,7 @@ train_set = dict(
     ann_file='v2_scenes_train_annotations.json',
 )
 val_set = dict(
-    type='vitnas.VQADataset',
-    data_root=data_root,
+    train_set,
     data_prefix='val',
     question_file='v2_OpenEnded_scenes_val_questions.json',
     ann_file='v2_scenes_val_annotations.json',
@@ -35,10 +34,8 @@ train_dataloader = dict(
     dataset=dict(**train_set, questions_per_image=10, pipeline=train_pipeline),
 )
 val_dataloader = dict(
+    train_dataloader,
     batch_size=64,
-    num_workers=1,
-    persistent_workers=True,
-    collate_fn=dict(type='default_collate'),
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(**val_set, pipeline=test_pipeline),
 )

@@ -1,7 +1,7 @@
-"""VQA v2 on COCO's images of 2014, at 384 × 384, in its usual files.
+"""VQA v2 in its usual files, images at 384 × 384.
 
-``data/coco`` has ``train2014/``, ``val2014/``, ``test2015/`` and ``annotations/`` with VQA's questions and answers. The
-answers to choose from: ``python tools/dataset_converters/vqa_answers.py
+Put ``train2014/``, ``val2014/``, ``test2015/`` and VQA's files in ``annotations/`` into ``data/coco``. Make the list of
+answers by ``python projects/vqa/tools/vqa_answers.py
 data/coco/annotations/v2_mscoco_{train,val}2014_annotations.json --out data/coco/annotations/vqa_answers_3129.json``.
 """
 
@@ -11,7 +11,7 @@ data_preprocessor = dict(
 )
 
 keys = ['question', 'gt_answer', 'gt_answer_weight', 'answer_type']
-# Not mirrored: left and right are asked for.
+# Images are not mirrored: questions ask for left and right.
 train_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(384, 384), interpolation='bicubic', backend='pillow'),
@@ -27,8 +27,7 @@ train_set = dict(
     ann_file='annotations/v2_mscoco_train2014_annotations.json',
 )
 val_set = dict(
-    type='vitnas.VQADataset',
-    data_root=data_root,
+    train_set,
     data_prefix='val2014',
     question_file='annotations/v2_OpenEnded_mscoco_val2014_questions.json',
     ann_file='annotations/v2_mscoco_val2014_annotations.json',
@@ -40,7 +39,7 @@ test_set = dict(
     question_file='annotations/v2_OpenEnded_mscoco_test2015_questions.json',
 )
 
-# An image with two of its questions; with a second head each is shown with another image, too: four pairs.
+# Two questions per image; with a second head each question meets another image too: four pairs.
 train_dataloader = dict(
     batch_size=64,
     num_workers=8,
@@ -50,21 +49,11 @@ train_dataloader = dict(
     dataset=dict(**train_set, questions_per_image=2, pipeline=train_pipeline),
 )
 val_dataloader = dict(
-    batch_size=64,
-    num_workers=8,
-    persistent_workers=True,
-    collate_fn=dict(type='default_collate'),
+    train_dataloader,
     sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(**val_set, pipeline=test_pipeline),
 )
 val_evaluator = dict(type='vitnas.VQAAccuracy')
-# What the server takes for test-dev and test-std.
-test_dataloader = dict(
-    batch_size=64,
-    num_workers=8,
-    persistent_workers=True,
-    collate_fn=dict(type='default_collate'),
-    sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(**test_set, pipeline=test_pipeline),
-)
+# Writes the file that the server takes for test-dev and test-std.
+test_dataloader = dict(val_dataloader, dataset=dict(**test_set, pipeline=test_pipeline))
 test_evaluator = dict(type='ReportVQA', file_path='vqa_test2015.json')

@@ -1,6 +1,6 @@
-"""The schedule of S3's VQA (arXiv 2111.14725, App. C), which is that of SOHO: 40 epochs, steps at 25 and 35.
+"""Schedule of S3's VQA model (arXiv 2111.14725, App. C), as in SOHO: 40 epochs, steps at 25 and 35.
 
-2,048 pairs a step; the backbone learns ten times slower. The weight decay, which S3 does not say, is BERT's.
+A step has 2,048 pairs; the backbone learns ten times slower. The paper gives no weight decay; this one is BERT's.
 """
 
 train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=40, val_interval=5)

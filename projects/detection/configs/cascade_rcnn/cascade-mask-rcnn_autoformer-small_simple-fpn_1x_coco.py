@@ -1,4 +1,4 @@
-"""Cascade Mask R-CNN on AutoFormer-S, 12 epochs, with ViTDet's simple feature pyramid; the recipe is that for S3-T."""
+"""Cascade Mask R-CNN on AutoFormer-S, 12 epochs, with ViTDet's simple feature pyramid; the recipe of S3-T."""
 
 _base_ = './cascade-mask-rcnn_s3-t_fpn_1x_coco.py'
 

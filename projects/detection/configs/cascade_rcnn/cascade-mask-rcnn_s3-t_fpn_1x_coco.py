@@ -1,6 +1,6 @@
 """Cascade Mask R-CNN on S3-T, 12 epochs: the recipe and the heads of Swin, as S3 has them (arXiv 2111.14725, App. C).
 
-No weights are published with vitnas; those of a classifier:
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 
@@ -19,7 +19,7 @@ bbox_heads = [
         num_classes=80,
         bbox_coder=dict(type='DeltaXYWHBBoxCoder', target_means=[0.0, 0.0, 0.0, 0.0], target_stds=stds),
         reg_class_agnostic=False,
-        reg_decoded_bbox=True,  # what GIoU needs
+        reg_decoded_bbox=True,  # GIoU needs it
         norm_cfg=dict(type='SyncBN', requires_grad=True),
         loss_cls=dict(type='CrossEntropyLoss', use_sigmoid=False, loss_weight=1.0),
         loss_bbox=dict(type='GIoULoss', loss_weight=10.0),
@@ -33,7 +33,7 @@ model = dict(
     roi_head=dict(bbox_head=bbox_heads),
 )
 
-# As mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_ms-crop-3x_coco.py, which has it from DETR.
+# As in mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_ms-crop-3x_coco.py, originally from DETR.
 scales = [(side, 1333) for side in range(480, 801, 32)]
 train_pipeline = [
     dict(type='LoadImageFromFile', backend_args=_base_.backend_args),

@@ -1,4 +1,4 @@
-"""Cascade Mask R-CNN on S3-T, 36 epochs (arXiv 2111.14725, App. C); weights come in as in the 1x config."""
+"""Cascade Mask R-CNN on S3-T, 36 epochs (arXiv 2111.14725, App. C); weights as in the 1x config."""
 
 _base_ = './cascade-mask-rcnn_s3-t_fpn_1x_coco.py'
 

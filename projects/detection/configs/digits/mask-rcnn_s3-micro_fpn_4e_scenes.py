@@ -1,18 +1,9 @@
-"""Mask R-CNN, made small, around a micro S3 that was searched on single digits.
-
-The scenes: ``python tools/dataset_converters/make_scenes.py``. Random weights instead of the searched backbone's:
-``--cfg-options model.backbone.init_cfg=None``.
-"""
+"""Mask R-CNN, made small, around a micro S3 searched on single digits; see the recipe for data and weights."""
 
 _base_ = [
     'mmdet::_base_/models/mask-rcnn_r50_fpn.py',
-    '../../../../configs/backbones/s3_micro_fpn.py',
-    '../../../../configs/_base_/datasets/scenes_detection.py',
-    '../../../../configs/_base_/schedules/scenes_4e.py',
-    '../../../../configs/_base_/default_runtime.py',
+    '../../../../configs/recipes/scenes_detection.py',
 ]
-default_scope = 'mmdet'
-visualizer = dict(type='DetLocalVisualizer')
 
 extractor = dict(out_channels=48, featmap_strides='auto')
 model = dict(

@@ -1,9 +1,9 @@
-"""Mask R-CNN on NASViT-A1, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), which is that of Twins.
+"""Mask R-CNN on NASViT-A1, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), as in Twins.
 
-Stage 7, of stride 64, is the level that FPN pools for other backbones: anchors and RoIs are the stock ones, and every
-weight trains; those of stages behind the last output would not.
-Windows of 7 × 7 are those of the paper's segmentation; it detects nothing.
-No weights are published with vitnas; those of a classifier:
+Stage 7 has stride 64, the level that FPN gets by pooling for other backbones. So anchors and RoIs are the stock ones,
+and every weight trains; stages after the last output would not.
+Windows of 7 × 7 are those of the paper's segmentation; the paper reports no detection results.
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 
@@ -22,4 +22,4 @@ model = dict(
     neck=dict(in_channels='auto'),
 )
 optim_wrapper = dict(optimizer=dict(_delete_=True, type='AdamW', lr=2e-4, weight_decay=1e-4))
-sync_bn = 'torch'  # two images are too few for the batch norms of a GPU alone
+sync_bn = 'torch'  # two images per GPU are too few for batch norm

@@ -1,6 +1,6 @@
-"""Mask R-CNN on S3-T, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), which is that of Twins.
+"""Mask R-CNN on S3-T, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), as in Twins.
 
-No weights are published with vitnas; those of a classifier:
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 

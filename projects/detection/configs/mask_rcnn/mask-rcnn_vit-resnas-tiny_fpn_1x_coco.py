@@ -1,8 +1,8 @@
-"""Mask R-CNN on ViT-ResNAS-Tiny, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), which is that of Twins.
+"""Mask R-CNN on ViT-ResNAS-Tiny, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), as in Twins.
 
-Strides are 14, 28 and 56, then 112 by pooling. Anchors of 2 × 14 are about as large as the stock ones of 8 × 4, and
-an RoI of 196 pixels is as many cells of 14 as the stock 56 are of 4. ViT-ResNAS's paper detects nothing.
-No weights are published with vitnas; those of a classifier:
+Strides are 14, 28 and 56, then 112 by pooling. Anchors of 2 × 14 are about as large as the stock 8 × 4. An RoI of 196
+pixels covers as many cells of 14 as the stock 56 pixels cover cells of 4. The paper reports no detection results.
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 

@@ -1,6 +1,6 @@
-"""RetinaNet on S3-T, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), which is that of Twins.
+"""RetinaNet on S3-T, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), as in Twins.
 
-No weights are published with vitnas; those of a classifier:
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 
@@ -8,7 +8,7 @@ _base_ = 'mmdet::retinanet/retinanet_r50_fpn_1x_coco.py'
 custom_imports = dict(imports=['vitnas_core'], allow_failed_imports=False)
 
 model = dict(
-    # Not the first stage, which RetinaNet has no use for: its norm would get no gradient.
+    # Without the first stage, which RetinaNet does not use: its norm would get no gradient.
     backbone=dict(_delete_=True, type='vitnas.S3', arch='s3-t', out_indices=(1, 2, 3), drop_path_rate=0.2),
     neck=dict(in_channels='auto', start_level=0),
 )

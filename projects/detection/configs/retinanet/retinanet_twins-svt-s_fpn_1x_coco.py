@@ -1,7 +1,7 @@
-"""RetinaNet on Twins-SVT-S, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), which is that of Twins.
+"""RetinaNet on Twins-SVT-S, 12 epochs: the recipe of ViTAS (arXiv 2106.13700, App. A.1), as in Twins.
 
-What a search of the Twins space found, or another size: ``--cfg-options model.backbone.arch=best_arch.json``.
-No weights are published with vitnas; those of a classifier:
+Use another size or the result of a search of the Twins space: ``--cfg-options model.backbone.arch=best_arch.json``.
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 

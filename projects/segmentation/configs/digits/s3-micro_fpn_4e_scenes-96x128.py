@@ -1,18 +1,9 @@
-"""Semantic FPN, made small, around a micro S3 that was searched on single digits.
-
-The scenes: ``python tools/dataset_converters/make_scenes.py``. Random weights instead of the searched backbone's:
-``--cfg-options model.backbone.init_cfg=None``.
-"""
+"""Semantic FPN, made small, around a micro S3 searched on single digits; see the recipe for data and weights."""
 
 _base_ = [
     'mmseg::_base_/models/fpn_r50.py',
-    '../../../../configs/backbones/s3_micro_fpn.py',
-    '../../../../configs/_base_/datasets/scenes_segmentation.py',
-    '../../../../configs/_base_/schedules/scenes_4e.py',
-    '../../../../configs/_base_/default_runtime.py',
+    '../../../../configs/recipes/scenes_segmentation.py',
 ]
-default_scope = 'mmseg'
-visualizer = dict(type='SegLocalVisualizer')
 
 model = dict(
     data_preprocessor=dict(mean=_base_.data_mean, std=_base_.data_std, size=_base_.crop_size),

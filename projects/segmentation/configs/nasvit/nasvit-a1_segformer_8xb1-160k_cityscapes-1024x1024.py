@@ -1,7 +1,7 @@
-"""SegFormer's head on NASViT-A1, 160,000 iterations: the recipe of SegFormer, whose head the paper takes (Sec. 4.2).
+"""SegFormer's head on NASViT-A1, 160,000 iterations: the recipe of SegFormer, whose head the paper uses (Sec. 4.2).
 
-Windows of 7 × 7 are the paper's, too; of its training it says nothing else.
-No weights are published with vitnas; those of a classifier:
+The paper also uses windows of 7 × 7 and says nothing else of its training.
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 
@@ -21,4 +21,4 @@ model = dict(
     decode_head=dict(in_channels='auto', in_index=[0, 1, 2, 3, 4]),
 )
 optim_wrapper = dict(constructor='vitnas.LayerDecayOptimWrapperConstructor')  # norms and positions do not decay
-sync_bn = 'torch'  # one image is too little for the batch norms of a GPU alone
+sync_bn = 'torch'  # one image per GPU is too little for batch norm

@@ -1,6 +1,6 @@
 """UperNet on S3-T, 160,000 iterations: the recipe of Swin, as S3 has it (arXiv 2111.14725, App. C).
 
-No weights are published with vitnas; those of a classifier:
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 

@@ -1,7 +1,7 @@
-"""UperNet on ViT-ResNAS-Tiny, 160,000 iterations: the recipe of Swin. ViT-ResNAS's paper segments nothing.
+"""UperNet on ViT-ResNAS-Tiny, 160,000 iterations: the recipe of Swin. The paper reports no segmentation results.
 
-Maps have strides 14, 28 and 56: what UperNet draws is coarser than with the strides of 4 to 32 of other backbones.
-No weights are published with vitnas; those of a classifier:
+Feature maps have strides 14, 28 and 56, so predictions are coarser than with strides 4 to 32 of other backbones.
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 

@@ -1,8 +1,8 @@
-"""Semantic FPN on Twins-SVT-S, 80,000 iterations: the recipe of ViTAS (arXiv 2106.13700, App. A.1), that of Twins.
+"""Semantic FPN on Twins-SVT-S, 80,000 iterations: the recipe of ViTAS (arXiv 2106.13700, App. A.1), as in Twins.
 
-What a search of the Twins space found: ``--cfg-options model.backbone.arch=best_arch.json``; large networks with
+Use the result of a search of the Twins space: ``--cfg-options model.backbone.arch=best_arch.json``. Large networks take
 ``model.backbone.drop_path_rate=0.4``.
-No weights are published with vitnas; those of a classifier:
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 

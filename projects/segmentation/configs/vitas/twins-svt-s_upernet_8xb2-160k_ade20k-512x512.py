@@ -1,7 +1,7 @@
-"""UperNet on Twins-SVT-S, 160,000 iterations: the recipe of ViTAS (arXiv 2106.13700, App. A.1), which is that of Twins.
+"""UperNet on Twins-SVT-S, 160,000 iterations: the recipe of ViTAS (arXiv 2106.13700, App. A.1), as in Twins.
 
-What a search of the Twins space found, or another size: ``--cfg-options model.backbone.arch=best_arch.json``.
-No weights are published with vitnas; those of a classifier:
+Use another size or the result of a search of the Twins space: ``--cfg-options model.backbone.arch=best_arch.json``.
+vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 
@@ -15,5 +15,5 @@ model = dict(
     decode_head=dict(in_channels='auto'),
     auxiliary_head=dict(in_channels='auto'),
 )
-# Norms do not decay, as in mmseg's config; its convolutions of positions do, here and there.
+# As in mmseg's config, norms do not decay, but position convolutions do.
 optim_wrapper = dict(constructor='vitnas.LayerDecayOptimWrapperConstructor', paramwise_cfg=dict(_delete_=True))

@@ -1,7 +1,7 @@
-"""A micro S3 that was searched on single digits answers questions about scenes of them.
+"""A VQA model on a micro S3 searched on single digits, for questions about scenes of them.
 
-The questions: ``python tools/dataset_converters/make_scenes_vqa.py``. Random weights instead of the searched
-backbone's: ``--cfg-options model.backbone.init_cfg=None``.
+Make the questions by ``python projects/vqa/tools/make_scenes_vqa.py``. Start from random weights instead of the
+searched backbone's by ``--cfg-options model.backbone.init_cfg=None``.
 """
 
 _base_ = [
@@ -9,6 +9,7 @@ _base_ = [
     '../../../../configs/_base_/datasets/scenes_vqa.py',
     '../../../../configs/_base_/default_runtime.py',
 ]
+custom_imports = dict(imports=['vitnas_core', 'projects.vqa.vqa'])
 
 width = 96
 model = dict(
@@ -45,7 +46,7 @@ test_cfg = dict(type='TestLoop')
 optim_wrapper = dict(
     type='OptimWrapper',
     optimizer=dict(type='AdamW', lr=1e-3, weight_decay=0.01),
-    # Weights that have learned something learn slower, or they forget it before the others know what to ask for.
+    # Pretrained weights learn slower, or they forget before the other parts can use them.
     paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys={'backbone': dict(lr_mult=0.1)}),
     clip_grad=dict(max_norm=1.0),
 )

@@ -1,7 +1,7 @@
-"""S3-T answers VQA v2's questions: the setting of its paper (arXiv 2111.14725, App. C), SOHO without its dictionary.
+"""VQA v2 with S3-T: the setting of its paper (arXiv 2111.14725, App. C), SOHO without its visual dictionary.
 
-BERT's vocabulary and weights, in their usual files: ``data/bert/vocab.txt``, ``data/bert/model.safetensors``. Weights
-of the backbone: ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
+Put BERT's vocabulary and weights into ``data/bert/vocab.txt`` and ``data/bert/model.safetensors``. Weights of the
+backbone: ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 
 _base_ = [
@@ -9,6 +9,7 @@ _base_ = [
     '../../../../configs/_base_/schedules/soho_bs2048_40e.py',
     '../../../../configs/_base_/default_runtime.py',
 ]
+custom_imports = dict(imports=['vitnas_core', 'projects.vqa.vqa'])
 
 bert = dict(type='Pretrained', checkpoint='data/bert/model.safetensors')
 model = dict(

@@ -1,0 +1,1 @@
+"""Visual question answering: the package ``vqa``, its tools and configs."""

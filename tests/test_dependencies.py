@@ -1,0 +1,144 @@
+"""Dependencies point one way: packages import what the table allows, and nothing imports projects or tools."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ROOT / 'vitnas_core'
+
+# Package or module of vitnas_core → what it may import at module level, besides itself. A row names rows above it only,
+# so there are no cycles. `*` stands for one name; the first row that matches a module or one of its packages counts.
+# No row names `visualization`: what draws a picture imports it inside a function.
+LAYERS = {
+    'version': '',
+    'errors': '',
+    'utils': 'errors',
+    'registry': '',
+    'spaces': 'errors',
+    'zoo': 'errors spaces',
+    'costs': 'errors spaces',
+    'families.*.arch': 'errors utils spaces costs',
+    'compat': '',
+    'integration': 'errors utils registry',
+    'elastic': 'errors utils costs',
+    'checkpoints': 'errors utils elastic integration',
+    'backbones': 'errors utils registry spaces zoo costs integration elastic checkpoints',
+    'families': 'errors utils registry spaces zoo costs families.*.arch elastic checkpoints backbones',
+    'necks': 'errors registry elastic',
+    'auto': 'errors registry integration backbones families necks',
+    'models': 'errors spaces zoo integration backbones auto',
+    'model_configs': 'errors spaces zoo integration backbones auto',
+    'extract': 'errors spaces zoo integration backbones auto model_configs',
+    'launch': 'errors registry integration',
+    'latency': 'errors utils spaces costs elastic backbones',
+    'datasets': 'errors utils registry',
+    'recalibration': 'errors elastic',
+    'scoring': 'errors',
+    'evaluation': 'errors utils registry spaces costs integration elastic checkpoints backbones model_configs datasets',
+    'training': 'errors utils registry spaces zoo costs compat integration elastic checkpoints backbones model_configs'
+    ' datasets recalibration scoring evaluation',
+    'workers': 'errors utils registry spaces integration model_configs launch evaluation',
+    'search': 'errors utils registry spaces zoo costs integration elastic checkpoints backbones auto models'
+    ' model_configs extract launch latency datasets recalibration scoring evaluation training workers',
+    'visualization': 'version errors utils spaces elastic scoring evaluation search',
+    '__init__': 'version registry compat integration checkpoints backbones families auto',
+}
+WITHOUT_TORCH = ('errors', 'spaces', 'zoo', 'families.*.arch', 'costs')
+"""What reads, draws and prices architectures. Exceptions stand in ``TORCH``."""
+TORCH = ('costs.counting',)
+"""It counts the operations of a built network."""
+OUTSIDE = ('projects', 'tools', 'tests')
+
+MODULES = {
+    '.'.join(path.relative_to(CORE).with_suffix('').parts).removesuffix('.__init__'): path
+    for path in sorted(CORE.rglob('*.py'))
+}
+
+
+def row_of(module: str) -> str:
+    """The row of the table that a module, such as ``search.journal``, belongs to."""
+    parts = module.split('.')
+    packages = ['.'.join(parts[:end]) for end in range(1, len(parts) + 1)]
+    found = [row for row in LAYERS if any(fnmatchcase(p, row) and p.count('.') == row.count('.') for p in packages)]
+    assert found, f'vitnas_core.{module} has no row in LAYERS; say what it may import'
+    return found[0]
+
+
+def at_module_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements that an import of the module runs, those for type checkers left out."""
+    for node in body:
+        yield node
+        if isinstance(node, (ast.Try, ast.With, ast.If)) and not (
+            isinstance(node, ast.If) and ast.unparse(node.test).endswith('TYPE_CHECKING')
+        ):
+            yield from at_module_level(node.body)
+            yield from at_module_level(getattr(node, 'orelse', []))
+
+
+def imported(path: Path, nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The absolute names that import statements ask for: ``vitnas_core.spaces.Arch``, ``torch``."""
+    package = path.relative_to(ROOT).parent.parts
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            yield from ('.'.join([*base, *filter(None, [node.module]), alias.name]) for alias in node.names)
+
+
+def own(name: str) -> str:
+    """The module of vitnas_core that an absolute name lies in."""
+    parts = name.split('.')[1:]
+    while parts and '.'.join(parts) not in MODULES:
+        parts.pop()
+    return '.'.join(parts) or '__init__'
+
+
+def test_the_table_has_no_cycles() -> None:
+    rows = list(LAYERS)
+    for i, row in enumerate(rows):
+        assert set(LAYERS[row].split()) <= set(rows[:i]) - {'visualization'}, f'{row} should name rows above it only'
+
+
+def test_imports_follow_the_table() -> None:
+    wrong = []
+    for module, path in MODULES.items():
+        row = row_of(module)
+        for name in imported(path, at_module_level(ast.parse(path.read_text()).body)):
+            if name.startswith('vitnas_core') and row_of(own(name)) not in (row, *LAYERS[row].split()):
+                wrong.append(f'{row} should not import {name} ({path.relative_to(ROOT)})')
+    assert not wrong, '\n'.join(wrong)
+
+
+def test_nothing_uses_projects_and_tools() -> None:
+    """Neither by an import, wherever it stands, nor by a name in a string, such as a location of a registry."""
+    for path in MODULES.values():
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        strings = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        names = [*imported(path, nodes), *(text for text in strings if text.replace('.', '').isidentifier())]
+        assert not [name for name in names if name.split('.')[0] in OUTSIDE], path
+
+
+def test_no_project_uses_another() -> None:
+    for path in sorted((ROOT / 'projects').glob('*/**/*.py')):
+        project = path.relative_to(ROOT / 'projects').parts[0]
+        for name in imported(path, ast.walk(ast.parse(path.read_text()))):
+            assert not name.startswith(('tests.', 'tools.')), f'{path} imports {name}'
+            assert not name.startswith('projects.') or name.split('.')[1] in (project, 'read_config'), path
+
+
+def test_architectures_need_no_torch() -> None:
+    for module, path in MODULES.items():
+        if row_of(module) in WITHOUT_TORCH and module not in TORCH:
+            names = imported(path, at_module_level(ast.parse(path.read_text()).body))
+            assert not {name.split('.')[0] for name in names} & {'torch', 'mmengine', 'mmcv', 'timm'}, path
+
+
+def test_importing_the_core_imports_neither_pictures_nor_projects() -> None:
+    code = 'import sys, vitnas_core.search, vitnas_core.training; print(*sys.modules)'
+    found = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert not {'vitnas_core.visualization', 'projects', 'tools', 'tokenizers'} & set(found.split())
