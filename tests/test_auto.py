@@ -31,7 +31,7 @@ from vitnas_core import auto
 from vitnas_core.auto import fill_auto
 from vitnas_core.datasets import write_scenes
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import fixed_config, model_config
+from vitnas_core.model_configs import fixed_config, model_config
 from vitnas_core.registry import MODELS as OUR_MODELS
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())

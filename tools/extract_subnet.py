@@ -28,8 +28,9 @@ from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import count_params, priced_size
 from vitnas_core.errors import VitnasError
+from vitnas_core.extract import check_extracted, extract_model
 from vitnas_core.launch import read_config
-from vitnas_core.models import check_extracted, extract_model, model_config
+from vitnas_core.model_configs import model_config
 from vitnas_core.recalibration import elastic_norms, recalibrate
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.fileio import atomic_write

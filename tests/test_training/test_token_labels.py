@@ -16,7 +16,7 @@ from mmpretrain.structures import DataSample
 from tests.families import FAMILIES
 from vitnas_core.auto import fill_auto
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import extract_model
+from vitnas_core.extract import extract_model
 from vitnas_core.training.token_labels import TOKEN_SCORE, Box, TokenMix, cut_mix, draw_box, mix_up
 
 FOLDER = Path(os.environ.get('VITNAS_REFERENCE') or Path(__file__).parents[1] / 'data' / 'reference') / 'vit_resnas'

@@ -10,7 +10,7 @@ from mmpretrain.structures import DataSample
 
 from tests.families import BACKBONES
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import check_extracted, extract_model
+from vitnas_core.extract import check_extracted, extract_model
 from vitnas_core.registry import MODELS
 from vitnas_core.vqa import VQAModel
 from vitnas_core.vqa.tokenizer import SPECIAL

@@ -23,7 +23,7 @@ from vitnas_core.errors import VitnasError
 from vitnas_core.latency.measure import CPUClock, measure
 from vitnas_core.latency.table import SPEARMAN, LatencyTable
 from vitnas_core.launch import read_config
-from vitnas_core.models import model_config
+from vitnas_core.model_configs import model_config
 from vitnas_core.utils.fileio import atomic_write
 
 

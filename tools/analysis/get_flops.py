@@ -26,7 +26,7 @@ from vitnas_core.auto import owner_of
 from vitnas_core.costs import Cost, count_params
 from vitnas_core.errors import VitnasError
 from vitnas_core.launch import read_config
-from vitnas_core.models import backbone_of, model_config
+from vitnas_core.model_configs import backbone_of, model_config
 from vitnas_core.utils.text import table
 
 SHAPES = {'mmdet': (800, 1280), 'mmseg': (512, 512)}

@@ -1,114 +1,23 @@
-"""Whole models around an elastic backbone: their configs, and the fixed model of one architecture."""
+"""Extraction: from a supernet and an architecture to a fixed model of its own."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS as MM_MODELS
 from torch import Tensor, nn
 
 from . import zoo
-from .auto import build_backbone, fill_auto, follow, owner_of
-from .backbones.base import PRETRAINED, ArchRef, ElasticBackbone, SpaceRef, cut_to_shape, elastic_backbone, unwrap
-from .errors import ArchError, VitnasError
+from .backbones.base import ArchRef, cut_to_shape, elastic_backbone, unwrap
+from .errors import ArchError
+from .model_configs import check_fits, fixed_config
 from .spaces import Arch
 
 _ROUNDING = 1e-4
 """How far outputs may differ, relative to the largest, where kernels sum the same numbers in another order."""
-
-
-def model_config(cfg: Config) -> Any:
-    """The config of a model that can be built by itself, as a Runner would build it from the whole config.
-
-    Raises:
-        VitnasError: The config has no model, or something in it cannot be told (:func:`~vitnas_core.auto.fill_auto`).
-    """
-    if not isinstance(cfg.get('model'), Mapping):
-        raise VitnasError(f'a config should have a `model`, but {cfg.filename} has none')
-    model_cfg = copy.copy(cfg.model)
-    for name, value in (('data_preprocessor', cfg.get('data_preprocessor')), ('_scope_', cfg.get('default_scope'))):
-        if value is not None:
-            model_cfg.setdefault(name, value)
-    return fill_auto(model_cfg)
-
-
-def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
-    """A copy of a supernet's config whose backbone holds only one architecture.
-
-    The channels of neck and head follow: ``'auto'``, and numbers that are the supernet's. Weights that
-    ``init_cfg`` names are the supernet's too, and are left out.
-
-    Args:
-        model_cfg: The config of a model with an elastic backbone.
-        arch: The architecture: a zoo name, a file, or the data.
-
-    Raises:
-        VitnasError: The model has no backbone of ours.
-        ArchError: The architecture does not fit its weights.
-    """
-    fixed = copy.deepcopy(model_cfg)
-    owner = owner_of(fixed)
-    if owner is None:
-        raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.AutoFormer"')
-    loaded = zoo.load_arch(arch)
-    supernet = build_backbone(owner['backbone'])
-    _check_fits(supernet, loaded, arch)
-    nodes: list[dict[str, Any]] = [fixed, owner, owner['backbone']]  # type: ignore[list-item]
-    for node in nodes:
-        _drop_pretrained(node)
-    # Only `settings` rebuild an extracted network; others, such as a stored width, are a space's.
-    kept = {k: v for k, v in owner['backbone'].items() if k in ('type', 'init_cfg') or k in supernet.settings}
-    owner['backbone'] = {**kept, **supernet.fixed_settings(), 'arch': loaded.to_dict()}
-    with MM_MODELS.switch_scope_and_registry(fixed.get('_scope_')) as registry:
-        follow(owner, supernet, build_backbone(owner['backbone']), registry)
-    return fixed
-
-
-def _drop_pretrained(node: dict[str, Any]) -> None:
-    """Leave out the weights that an ``init_cfg`` names, which may be one of several."""
-    init_cfg = node.get('init_cfg')
-    if isinstance(init_cfg, (list, tuple)):
-        node['init_cfg'] = [cfg for cfg in init_cfg if cfg['type'] not in PRETRAINED]
-    elif init_cfg is not None and init_cfg['type'] in PRETRAINED:
-        del node['init_cfg']
-
-
-def space_config(model_cfg: Mapping[str, Any], space: SpaceRef) -> Any:
-    """A copy of a supernet's config whose backbone has another search space; channels of neck and head follow.
-
-    Args:
-        model_cfg: The config of a model with an elastic backbone.
-        space: The space: a zoo name, a file, or the data.
-
-    Raises:
-        VitnasError: The model has no backbone of ours, or its family cannot have this space.
-    """
-    changed = copy.deepcopy(model_cfg)
-    owner = owner_of(changed)
-    if owner is None:
-        raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.S3"')
-    before = build_backbone(owner['backbone'])
-    owner['backbone'] = {**owner['backbone'], 'space': space}
-    with MM_MODELS.switch_scope_and_registry(changed.get('_scope_')) as registry:
-        follow(owner, before, build_backbone(owner['backbone']), registry)
-    return changed
-
-
-def backbone_of(model_cfg: Mapping[str, Any]) -> ElasticBackbone:
-    """The elastic backbone of a model's config, without memory: to be asked for its space, channels and costs.
-
-    Raises:
-        VitnasError: The model has none.
-    """
-    owner = owner_of(model_cfg)
-    if owner is None:
-        raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.S3"')
-    return build_backbone(owner['backbone'])
 
 
 def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef) -> nn.Module:
@@ -128,7 +37,7 @@ def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef)
             has with those that it lacks, as a norm over the backbone's channels does.
     """
     source: nn.Module = unwrap(model)
-    _check_fits(elastic_backbone(source), zoo.load_arch(arch), arch)
+    check_fits(elastic_backbone(source), zoo.load_arch(arch), arch)
     with torch.random.fork_rng(devices=[]):  # the initial weights are thrown away, so they draw from nobody's generator
         fixed = MM_MODELS.build(fixed_config(model_cfg, arch))
     kept = _kept_channels(source, fixed, zoo.load_arch(arch))
@@ -204,7 +113,7 @@ def _kept_channels(model: nn.Module, fixed: nn.Module, arch: Arch) -> dict[str, 
     smaller = {name: pair for name, pair in smaller.items() if _shapes(pair[0]) != _shapes(pair[1])}
     if not smaller:
         return {}
-    owner = next(module for module in model.modules() if backbone in module.children())
+    owner: Any = next(module for module in model.modules() if backbone in module.children())
     heads = [
         head
         for name, part in owner.named_children()
@@ -223,7 +132,7 @@ def _kept_channels(model: nn.Module, fixed: nn.Module, arch: Arch) -> dict[str, 
         backbone.set_arch(arch)
         reference = next(backbone.parameters())
         model.eval()
-        features = owner.extract_feat(torch.zeros(1, 3, 128, 128, device=reference.device, dtype=reference.dtype))  # type: ignore[operator]
+        features = owner.extract_feat(reference.new_zeros(1, 3, 128, 128))
         for head in heads:
             getattr(head, 'every_layer', head)(features)  # those that only train, too
     finally:
@@ -300,10 +209,10 @@ def _select(theirs: Mapping[str, Tensor], mine: Mapping[str, Tensor], kept: Mapp
     return selected
 
 
-def _run(model: nn.Module, images: Tensor) -> Any:
+def _run(model: Any, images: Tensor) -> Any:
     """Raw outputs; of a detector the features behind its neck, as the rest needs boxes to begin with."""
     if hasattr(model, 'roi_head') or hasattr(model, 'bbox_head'):
-        return model.extract_feat(images)  # type: ignore[operator]
+        return model.extract_feat(images)
     return model(images, mode='tensor')
 
 
@@ -313,16 +222,3 @@ def _tensors(outputs: Any) -> Iterator[Tensor]:
     elif isinstance(outputs, (list, tuple)):
         for output in outputs:
             yield from _tensors(output)
-
-
-def _check_fits(backbone: ElasticBackbone, arch: Arch, ref: ArchRef) -> None:
-    if arch.family != backbone.family:
-        raise ArchError(f'family is {arch.family}; the backbone runs {backbone.family}{_of_file(ref)}')
-    try:
-        backbone.check_fits(arch)
-    except ArchError as err:
-        raise ArchError(f'{err}{_of_file(ref)}') from None
-
-
-def _of_file(ref: ArchRef) -> str:
-    return '' if isinstance(ref, (Arch, Mapping)) else f' ({ref})'
