@@ -1,7 +1,7 @@
 """What a config leaves to the backbone by saying ``'auto'``: channels and strides of its features, behind necks too.
 
-They are filled in wherever a model is built (:func:`register`): by ``tools/train.py``, by mmdet's or mmseg's own tools,
-by ``init_detector``.
+They are filled in wherever a model is built (:mod:`vitnas_core.integration.model_build`): by ``tools/train.py``, by
+mmdet's or mmseg's own tools, by ``init_detector``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS as MM_MODELS
-from mmengine.registry import Registry, build_model_from_cfg
-from torch import nn
+from mmengine.registry import Registry
 
 from .backbones.base import ElasticBackbone
 from .errors import VitnasError
@@ -154,8 +152,9 @@ def _fill_neck(neck: dict[str, Any], before: Features | None, now: Features, reg
 
 def _fill_head(node: dict[str, Any], before: Features | None, now: Features) -> None:
     """Set what a part of a head reads."""
-    fits = before is not None and node.get(_CHANNELS) is not None
-    if _is_auto(node.get(_CHANNELS)) or (fits and _plain(node[_CHANNELS]) == _read_by(node, before.channels)):  # type: ignore[union-attr]
+    value = _plain(node.get(_CHANNELS))
+    fits = before is not None and value is not None and value == _read_by(node, before.channels)
+    if _is_auto(value) or fits:
         node[_CHANNELS] = _read_by(node, now.channels)
         _check_read(node, _CHANNELS, now)
     if _is_auto(node.get(_PRIORS)):
@@ -205,6 +204,25 @@ def _refuse(node: Mapping[str, Any]) -> None:
         )
 
 
+def filled(cfg: Any, registry: Registry) -> Any:
+    """The config of a part that is about to be built, with every ``'auto'`` filled in if it has a backbone of ours.
+
+    Args:
+        cfg: The config, or a list of them; one without a part of ours is returned as it is.
+        registry: The registry that builds it.
+
+    Raises:
+        VitnasError: As :func:`fill_auto`.
+    """
+    if isinstance(cfg, dict) and _has_ours(cfg):
+        return fill_auto(cfg, registry)
+    for part in cfg if isinstance(cfg, list) else [cfg]:
+        if isinstance(part, dict) and not _has_ours(part):
+            for node in _parts(part):
+                _refuse(node)
+    return cfg
+
+
 # where a config has a backbone of ours
 
 
@@ -234,10 +252,9 @@ def elastic_class(kind: Any) -> type[ElasticBackbone] | None:
 
 def build_backbone(backbone_cfg: Mapping[str, Any]) -> ElasticBackbone:
     """A backbone without memory, to be asked for its space, features and costs."""
-    cls = elastic_class(backbone_cfg['type'])
-    assert cls is not None
+    cls: Any = elastic_class(backbone_cfg['type'])
     with torch.device('meta'):
-        return cls(**{k: v for k, v in backbone_cfg.items() if k not in ('type', 'init_cfg', '_scope_')})  # type: ignore[call-arg]
+        return cls(**{k: v for k, v in backbone_cfg.items() if k not in ('type', 'init_cfg', '_scope_')})
 
 
 def _class(kind: Any, registry: Registry) -> Any:
@@ -278,31 +295,3 @@ def _parts(node: Any, inside: bool = False) -> Iterator[dict[str, Any]]:
     if isinstance(node, (list, tuple)):
         for child in node:
             yield from _parts(child, inside=True)
-
-
-# wherever a model is built
-
-
-def build_model(cfg: Any, registry: Registry, default_args: Any = None) -> nn.Module:
-    """mmengine's way from a config to a model, with every ``'auto'`` filled in.
-
-    Raises:
-        VitnasError: As :func:`fill_auto`.
-    """
-    if isinstance(cfg, Config):
-        cfg = cfg._cfg_dict
-    for part in cfg if isinstance(cfg, list) else [cfg]:
-        if isinstance(part, dict) and not _has_ours(part):
-            for node in _parts(part):
-                _refuse(node)
-    if isinstance(cfg, dict) and _has_ours(cfg):
-        cfg = fill_auto(cfg, registry)
-    return build_model_from_cfg(cfg, registry, default_args)
-
-
-def register(root: Registry = MM_MODELS) -> None:
-    """Make :func:`build_model` the way in which every mm registry of models builds, also those of later imports."""
-    if root.build_func is build_model_from_cfg:
-        root.build_func = build_model
-    for registry in root.children.values():
-        register(registry)

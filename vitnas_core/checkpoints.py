@@ -1,7 +1,6 @@
 """Reading weight files: one place, always without running what a file may hold, with one sentence when it fails.
 
-mmengine's loader of local files is replaced by ours when vitnas_core is imported, so that ``load_from``,
-``resume`` and ``init_cfg=dict(type='Pretrained', …)`` read ``.safetensors`` too and refuse a damaged file clearly.
+mmengine reads local files with :func:`read`, too (:mod:`vitnas_core.integration.checkpoint_files`).
 """
 
 from __future__ import annotations
@@ -151,13 +150,3 @@ def load_overlap(model: nn.Module, path: str | os.PathLike) -> float:
 
 def _first_line(err: Exception) -> str:
     return (str(err).strip() or type(err).__name__).splitlines()[0][:200]
-
-
-def load_from_local(filename: str, map_location: Any) -> Any:
-    """:func:`read` under the name that mmengine's log derives its word from."""
-    return read(filename, map_location)
-
-
-def register() -> None:
-    """Make :func:`read` mmengine's loader of local files."""
-    CheckpointLoader.register_scheme(prefixes='', loader=load_from_local, force=True)

@@ -6,13 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed
 from mmengine.config import Config, DictAction
 from mmengine.dist import init_dist, is_distributed
 from mmengine.runner import Runner
 
 from .errors import VitnasError
+from .integration.distributed import start_on_cpus
 from .registry import RUNNERS
 
 
@@ -47,12 +46,7 @@ def make_runner(cfg: Config) -> Any:
 
     ``runner_type`` asks for another runner than mmengine's, as everywhere in mm.
     """
-    if cfg.launcher == 'pytorch' and not torch.cuda.is_available():
-        if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group('gloo')
-        unused = cfg.get('find_unused_parameters', False)
-        wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False, find_unused_parameters=unused)
-        cfg.model_wrapper_cfg = {**wrapper, **cfg.get('model_wrapper_cfg', {}), 'device_ids': None}
+    start_on_cpus(cfg)
     if 'runner_type' not in cfg:
         return Runner.from_cfg(cfg)
     if cfg.launcher != 'none' and not is_distributed():  # mmengine's own runner does it by itself

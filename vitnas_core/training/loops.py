@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader
 
 from ..backbones import ElasticBackbone, elastic_backbone, unwrap
 from ..errors import VitnasError
+from ..integration.runner import run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
-from ..utils.randomness import run_seed, seeded
+from ..utils.randomness import seeded
 from .dataloading import KeyedBatchSampler, seeded_loader
 from .hooks import SamplerStateHook
 from .rules import TrainingRule

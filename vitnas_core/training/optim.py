@@ -9,7 +9,7 @@ import torch
 from mmengine.optim import OptimWrapper
 from torch import nn
 
-from .. import compat
+from ..integration.bfloat16 import bfloat16_in_float32
 from ..registry import OPTIM_WRAPPERS
 
 
@@ -18,13 +18,13 @@ class BFloat16OptimWrapper(OptimWrapper):
     """mmengine's ``OptimWrapper`` with the forward pass under bfloat16 autocast.
 
     mmengine's ``AmpOptimWrapper`` refuses the CPU. Arguments, accumulation and clipping are as ever. What mmcv and
-    mmdet cannot do in bfloat16 stays in float32 (:func:`~vitnas_core.compat.bfloat16_in_float32`).
+    mmdet cannot do in bfloat16 stays in float32 (:func:`~vitnas_core.integration.bfloat16.bfloat16_in_float32`).
     """
 
     @contextlib.contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
         """Autocast on the device of the model, and no exchange of gradients while they accumulate."""
-        compat.bfloat16_in_float32()  # here, as the model's toolbox is imported by now
+        bfloat16_in_float32()  # here, as the model's toolbox is imported by now
         device = next(model.parameters()).device.type
         with super().optim_context(model), torch.autocast(device, torch.bfloat16):
             yield

@@ -19,10 +19,10 @@ from torch import Tensor
 from ..backbones import elastic_backbone, unwrap
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
+from ..integration.runner import run_seed, test_dataloader
 from ..recalibration import elastic_norms, recalibrate
 from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
-from ..utils.randomness import run_seed
 from .dataloading import KeyedBatchSampler, seeded_loader
 from .samplers import ArchSampler, FocusSampler
 
@@ -167,7 +167,7 @@ class SamplerTraining:
             raise VitnasError('the sampler is trained twice: take vitnas.SamplerTrainHook out of custom_hooks')
         if isinstance(scale, bool) or not isinstance(scale, (int, float)):
             raise VitnasError(f'`scale` should be a number, but got {scale!r}')
-        check_not_test_set(dataloader, getattr(runner, '_test_dataloader', None), "the sampler's training")
+        check_not_test_set(dataloader, test_dataloader(runner), "the sampler's training")
         self.runner, self.reinforce = runner, Reinforce(sampler, **settings)
         self.metric, self.scale = metric, scale
         self.iterations, self.last = 0, -1

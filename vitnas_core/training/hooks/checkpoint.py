@@ -10,6 +10,7 @@ from mmengine.hooks import CheckpointHook as _CheckpointHook
 from mmengine.runner import Runner
 
 from ...backbones import unwrap
+from ...integration.runner import is_resuming
 from ...registry import HOOKS
 from ...utils.fileio import AtomicBackend, atomic_write, remove_leftovers
 from ..projection import ASIDE
@@ -67,7 +68,7 @@ class CheckpointHook(_CheckpointHook):
             runner (Runner): The runner of the training process.
             checkpoint (dict): What was loaded.
         """
-        self._gradients = {key: checkpoint.get(key, {}) for key in _GRADIENTS} if runner._resume else {}
+        self._gradients = {key: checkpoint.get(key, {}) for key in _GRADIENTS} if is_resuming(runner) else {}
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Add gradients that wait for an update.

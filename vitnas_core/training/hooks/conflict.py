@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from ...backbones import elastic_backbone, unwrap
 from ...errors import VitnasError
+from ...integration.runner import run_seed
 from ...registry import HOOKS
 from ...utils.fileio import atomic_write
-from ...utils.randomness import run_seed, seeded
+from ...utils.randomness import seeded
 from ..projection import layers_of
 from ..rules import TrainingRule
 from ..samplers import SandwichSampler

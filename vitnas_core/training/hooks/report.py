@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from mmengine.dist import is_main_process
-from mmengine.hooks import EMAHook, Hook
+from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 from ...backbones import elastic_backbone, unwrap
 from ...costs import Cost
 from ...errors import VitnasError
+from ...integration.runner import averaged_weights
 from ...registry import HOOKS
 from ...spaces import Arch
 from ...utils.fileio import atomic_write
@@ -133,16 +132,3 @@ def _evaluate(runner: Runner, archs: dict[str, Arch]) -> dict[str, tuple[dict[st
 def _image_size(model: Any, batch: Any) -> tuple[int, int]:
     """Height and width of a batch's images as the backbone gets them."""
     return tuple(model.data_preprocessor(copy.deepcopy(batch))['inputs'].shape[-2:])
-
-
-@contextlib.contextmanager
-def averaged_weights(runner: Runner) -> Iterator[None]:
-    """Put the averaged weights in place meanwhile, as the val loop's hooks do."""
-    averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook) and hook._ema_started(runner)]
-    for hook in averages:
-        hook._swap_ema_parameters()
-    try:
-        yield
-    finally:
-        for hook in averages:
-            hook._swap_ema_parameters()

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 from mmengine.hooks import Hook
-from mmengine.runner import BaseLoop, Runner
+from mmengine.runner import Runner
 
 from ...errors import CheckpointError, VitnasError
+from ...integration.runner import averaged_weights, is_resuming, train_loop_is_built
 from ...registry import HOOKS
 from ..reinforce import SamplerTraining
 from ..samplers import ArchSampler
 from ..samplers.base import SAMPLER
-from .report import averaged_weights
 
 
 class SamplerStateHook(Hook):
@@ -43,9 +43,9 @@ class SamplerStateHook(Hook):
         try:
             if SAMPLER not in checkpoint:
                 raise CheckpointError(f'the checkpoint has no architecture sampler for {type(self.sampler).__name__}')
-            self.sampler.load_state_dict(checkpoint[SAMPLER], resume=runner._resume)
+            self.sampler.load_state_dict(checkpoint[SAMPLER], resume=is_resuming(runner))
         except CheckpointError as err:
-            if runner._resume:
+            if is_resuming(runner):
                 raise
             runner.logger.warning(f'Sampler: begins untrained: {err}')
 
@@ -77,7 +77,7 @@ class SamplerTrainHook(Hook):
 
     def before_run(self, runner: Runner) -> None:
         """Build the training, before a checkpoint is loaded into it; a test or a validation has none."""
-        if not isinstance(runner._train_loop, BaseLoop) or hasattr(self, 'training'):
+        if not train_loop_is_built(runner) or hasattr(self, 'training'):
             return
         images, evaluator = runner.cfg.get('val_dataloader'), runner.cfg.get('val_evaluator')
         if images is None or evaluator is None:

@@ -6,8 +6,9 @@ from mmengine.dist import get_rank
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
+from ...integration.runner import run_seed
 from ...registry import HOOKS
-from ...utils.randomness import run_seed, seed_step
+from ...utils.randomness import seed_step
 
 
 @HOOKS.register_module()
