@@ -68,6 +68,7 @@ class SupernetTrainLoop(BaseLoop):
         self.backbone = elastic_backbone(runner.model)
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
         self.rule: TrainingRule = RULES.build(rule) if isinstance(rule, dict) else rule
+        self.rule.bind(self.backbone)
         self.rule.check(self.sampler, unwrap(runner.model))
         self.sampler.bind(self.backbone.space, self.backbone.price, run_seed(runner))
         runner.register_hook(SamplerStateHook(self.sampler))

@@ -11,12 +11,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
 from ..errors import VitnasError
+from ..integration.steps import progress
 from ..registry import CONFLICTS
 
 ASIDE = 'grad_aside'
 """Attribute of a parameter that holds its second gradient: between two steps that accumulate, the subnets'."""
 
-_KEEPS, _SCOPES = ('subnets', 'supernet'), ('tensor', 'layer', 'global')
+_KEEPS = ('subnets', 'supernet')
 
 
 @CONFLICTS.register_module()
@@ -35,9 +36,6 @@ class GradientProjection:
     Args:
         keep: ``'subnets'`` as above; ``'supernet'``: the other way round (Prioritize (sup) of Table 7).
             Defaults to ``'subnets'``.
-        scope: What is compared. ``'tensor'``: one parameter at a time, as in the published code; ``'layer'``: all
-            parameters of a module together, the paper's word; ``'global'``: all of the model. A gradient that is
-            missing counts as zero. Defaults to ``'tensor'``.
         cap: Largest multiple of the kept gradient that is added. Defaults to None: there is none.
         eps: Added to the squared norm that divides. Defaults to 0.
         clip_subnets: Largest norm of all subnets' gradients together, clipped before they are compared; the supernet's
@@ -52,15 +50,13 @@ class GradientProjection:
     def __init__(
         self,
         keep: str = 'subnets',
-        scope: str = 'tensor',
         cap: float | None = None,
         eps: float = 0.0,
         clip_subnets: float | None = None,
         start: float = 0.0,
     ) -> None:
-        for name, value, known in (('keep', keep, _KEEPS), ('scope', scope, _SCOPES)):
-            if value not in known:
-                raise VitnasError(f'`{name}` should be one of {", ".join(known)}, but got {value!r}')
+        if keep not in _KEEPS:
+            raise VitnasError(f'`keep` should be one of {", ".join(_KEEPS)}, but got {keep!r}')
         for name, number in (('cap', cap), ('clip_subnets', clip_subnets)):
             if number is not None and not number > 0:
                 raise VitnasError(f'`{name}` should be above 0 or None, but got {number!r}')
@@ -68,7 +64,7 @@ class GradientProjection:
             raise VitnasError(f'`eps` should be at least 0, but got {eps!r}')
         if not 0 <= start <= 1:
             raise VitnasError(f'`start` should be from 0 to 1, but got {start!r}')
-        self.keep, self.scope, self.cap, self.eps = keep, scope, cap, eps
+        self.keep, self.cap, self.eps = keep, cap, eps
         self.clip_subnets, self.start = clip_subnets, start
 
     def set_aside(self, model: nn.Module, optim_wrapper: OptimWrapper) -> None:
@@ -89,11 +85,10 @@ class GradientProjection:
             if optim_wrapper.should_sync():
                 _mark_used(parameters)
 
-    def combine(self, model: nn.Module, optim_wrapper: OptimWrapper) -> None:
+    def combine(self, optim_wrapper: OptimWrapper) -> None:
         """Make one gradient of both where an update is due; else leave both to accumulate further.
 
         Args:
-            model: The model, perhaps wrapped for distributed training.
             optim_wrapper: Whose parameters are trained.
         """
         parameters = _trained(optim_wrapper)
@@ -110,46 +105,28 @@ class GradientProjection:
             setattr(parameter, ASIDE, None)
         kept, other = (subnets, supernet) if self.keep == 'subnets' else (supernet, subnets)
         if self._started(optim_wrapper):
-            self._project(kept, other, self._groups(model, parameters), self.eps * scale**2)
+            self._project(kept, other, self.eps * scale**2)
         for parameter, gradient in zip(parameters, _added(kept, other)):
             parameter.grad = gradient
 
     @torch.no_grad()
-    def _project(
-        self, kept: list[Tensor | None], other: list[Tensor | None], groups: Tensor | None, eps: float
-    ) -> None:
+    def _project(self, kept: list[Tensor | None], other: list[Tensor | None], eps: float) -> None:
         """Add to the kept gradients, in place, what takes from the others all that opposes them."""
-        places = [i for i, gradient in enumerate(kept) if gradient is not None]
-        ours = [gradient for gradient in kept if gradient is not None]
-        if not ours:
+        pairs = [(a, b) for a, b in zip(kept, other) if a is not None]
+        if not pairs:
             return
-        theirs = [other[i] for i in places]
-        squares = torch.stack([_dot(a, a) for a in ours])
+        squares = torch.stack([_dot(a, a) for a, _ in pairs])
         zero = torch.zeros_like(squares[0])
-        products = torch.stack([zero if b is None else _dot(a, b) for a, b in zip(ours, theirs)])
-        if groups is not None:
-            own = groups[places].to(squares.device)
-            sums = squares.new_zeros(2, int(groups.max()) + 1).index_add_(1, own, torch.stack([squares, products]))
-            squares, products = sums[:, own]
+        products = torch.stack([zero if b is None else _dot(a, b) for a, b in pairs])
         opposed = (products < 0) & (squares + eps > 0)
-        shares = torch.where(opposed, -products / (squares + eps), 0.0).clamp(0, self.cap)
-        torch._foreach_mul_(ours, list((1 + shares).unbind()))
-
-    def _groups(self, model: nn.Module, parameters: list[nn.Parameter]) -> Tensor | None:
-        """Which parameters are compared together, as a number each; None where each is by itself."""
-        if self.scope == 'tensor':
-            return None
-        if self.scope == 'global':
-            return torch.zeros(len(parameters), dtype=torch.int64)
-        layers = {id(parameter): name for name, part in layers_of(model).items() for parameter in part}
-        numbers = {name: i for i, name in enumerate(dict.fromkeys(layers.values()))}
-        return torch.tensor([numbers[layers[id(parameter)]] for parameter in parameters])
+        factors = torch.where(opposed, -products / (squares + eps), 0.0).clamp(0, self.cap)
+        torch._foreach_mul_([a for a, _ in pairs], list((1 + factors).unbind()))
 
     def _started(self, optim_wrapper: OptimWrapper) -> bool:
         if self.start == 0:
             return True
-        done, total = optim_wrapper._inner_count - 1, optim_wrapper._max_counts  # this step is counted already
-        return total > 0 and done / total >= self.start
+        done = progress(optim_wrapper)
+        return done is not None and done >= self.start
 
 
 def layers_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:

@@ -133,10 +133,10 @@ def _gradients(runner: Runner, model: Any, batch: Any, archs: list, parameters: 
     scale = 1.0 if scaler is None else scaler.get_scale()
     with optim_wrapper.optim_context(model):
         data = model.data_preprocessor(copy.deepcopy(batch), True)  # it may write labels into the batch
-    losses = runner.train_loop.rule.losses(model, data, archs)
-    for _ in archs:
+    loss_of = runner.train_loop.rule.objective(model, data)
+    for arch in archs:
         with optim_wrapper.optim_context(model):
-            loss = next(losses)
+            loss = loss_of(arch)
         found = torch.autograd.grad(loss * scale, parameters, allow_unused=True)
         yield torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(parameters, found)])
 

@@ -69,12 +69,11 @@ class MultiArch(TrainingRule):
         # As mm's samplers deal images out: one process or several, interleaved samples get the same architectures.
         own = archs[get_rank() :: get_world_size()]
         self._check_batch(batch, len(own))
-        backbone = elastic_backbone(model)
-        backbone.set_archs(own, self.way, self.interleaved)
+        self.backbone.set_archs(own, self.way, self.interleaved)
         try:
             return model.train_step(batch, optim_wrapper=optim_wrapper)
         finally:
-            backbone.set_arch(backbone.arch)
+            self.backbone.set_arch(self.backbone.arch)
 
     def _check_batch(self, batch: Any, archs: int) -> None:
         """Say once that architectures go without images; the last batch of an epoch may be a small one."""

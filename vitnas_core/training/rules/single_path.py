@@ -7,7 +7,6 @@ from typing import Any
 from mmengine.optim import OptimWrapper
 from torch import Tensor
 
-from ...backbones import elastic_backbone
 from ...errors import VitnasError
 from ...registry import RULES
 from ...spaces import Arch
@@ -29,5 +28,5 @@ class SinglePath(TrainingRule):
 
     def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
         """One ordinary training step at the architecture."""
-        elastic_backbone(model).set_arch(archs[0])
+        self.backbone.set_arch(archs[0])
         return model.train_step(batch, optim_wrapper=optim_wrapper)
