@@ -72,8 +72,6 @@ class SupernetTrainLoop(BaseLoop):
         self.rule.check(self.sampler, unwrap(runner.model))
         self.sampler.bind(self.backbone.space, self.backbone.price, run_seed(runner))
         runner.register_hook(SamplerStateHook(self.sampler))
-        for arch in self.sampler.sample(self.backbone.space, np.random.default_rng(0), 1.0):
-            self.backbone.check_fits(arch)
         _check_wrapper(runner.model)
         _check_norms(self.backbone)
         _check_sides(self.backbone, unwrap(runner.model))

@@ -50,7 +50,6 @@ class ConflictMeterHook(Hook):
     Args:
         interval: Before every how many iterations it is measured, from the first on. A measurement takes about as long
             as a step of ``vitnas.Sandwich``. Defaults to 100.
-        num_random: How many random architectures. Defaults to 2, as in the paper.
 
     Raises:
         VitnasError: A number is out of range; when the training starts: its loop has no rule.
@@ -59,10 +58,10 @@ class ConflictMeterHook(Hook):
     priority = 'VERY_LOW'  # after those that change the batch or sort the weights
     filename = 'conflicts.csv'
 
-    def __init__(self, interval: int = 100, num_random: int = 2) -> None:
+    def __init__(self, interval: int = 100) -> None:
         if type(interval) is not int or interval < 1:
             raise VitnasError(f'`interval` should be a whole number above 0, but got {interval!r}')
-        self.interval, self.sampler = interval, SandwichSampler(num_random)
+        self.interval, self.sampler = interval, SandwichSampler()
 
     def before_train(self, runner: Runner) -> None:
         """Drop what will be measured again."""

@@ -39,24 +39,23 @@ class SupernetReportHook(Hook):
     Args:
         interval: Every how many epochs, or iterations where the loop counts these, and after the last. Defaults to 1.
         num_random: How many random architectures. Defaults to 3.
-        seed: What draws them. Defaults to 0.
     """
 
     priority = 'LOW'  # after the weights' hooks, before the checkpoint's
     filename = 'supernet_report.csv'
 
-    def __init__(self, interval: int = 1, num_random: int = 3, seed: int = 0) -> None:
+    def __init__(self, interval: int = 1, num_random: int = 3) -> None:
         if interval < 1 or num_random < 0:
             raise VitnasError(
                 f'`interval` should be at least 1 and `num_random` at least 0, but got {interval!r} and {num_random!r}'
             )
-        self.interval, self.num_random, self.seed = interval, num_random, seed
+        self.interval, self.num_random = interval, num_random
 
     def before_train(self, runner: Runner) -> None:
         """Choose the architectures and drop what will be written again."""
         if runner.val_loop is None:
             raise VitnasError('vitnas.SupernetReportHook needs val_dataloader, val_cfg and val_evaluator')
-        space, rng = elastic_backbone(runner.model).space, np.random.default_rng(self.seed)
+        space, rng = elastic_backbone(runner.model).space, np.random.default_rng(0)
         self.archs: dict[str, Arch] = {'largest': space.largest(), 'smallest': space.smallest()}
         self.archs.update({f'random_{i}': space.sample(rng) for i in range(self.num_random)})
         self.by_epoch = getattr(runner.train_loop, 'by_epoch', True)
