@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from mmcv.ops import SyncBatchNorm
 from mmengine.dataset import InfiniteSampler
 from mmengine.dist import get_rank
 from mmengine.runner import BaseLoop, Runner
-from mmpretrain.models import GlobalAveragePooling, ImageClassifier, LinearClsHead
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from ..backbones import ElasticBackbone, elastic_backbone, unwrap
+from ..costs import as_size
 from ..errors import VitnasError
 from ..integration.runner import run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
@@ -190,18 +192,49 @@ def _check_norms(backbone: ElasticBackbone) -> None:
 
 
 def _check_sides(backbone: ElasticBackbone, model: nn.Module) -> None:
-    """A backbone sums the features of both sides, which is BCNet's sum of logits where all behind it is linear."""
-    if len(backbone.pattern.sides) == 1:
+    """Refuse to train both sides of a pattern unless all behind the backbone is linear.
+
+    The backbone sums the features of both sides. That is BCNet's sum of logits only if the logits are an affine
+    function of the features.
+    """
+    if len(backbone.pattern.sides) == 1 or _is_affine_behind(backbone, model):
         return
-    neck, head = getattr(model, 'neck', None), getattr(model, 'head', None)
-    pooled = neck is None or isinstance(neck, GlobalAveragePooling)
-    if not (isinstance(model, ImageClassifier) and pooled and isinstance(head, LinearClsHead)):
-        parts = ', '.join(type(part).__name__ for part in (neck, head) if part is not None)
-        raise VitnasError(
-            f"`sharing='{backbone.pattern.name}'` trains the sum of both sides, for which a supernet should be an "
-            f'ImageClassifier with a LinearClsHead, behind GlobalAveragePooling or no neck, but got '
-            f'{type(model).__name__}{f" with {parts}" if parts else ""}: use another `sharing`'
-        )
+    parts = [getattr(model, name, None) for name in ('neck', 'head')]
+    names = ', '.join(type(part).__name__ for part in parts if part is not None)
+    raise VitnasError(
+        f"`sharing='{backbone.pattern.name}'` trains the sum of both sides, for which the model should have a linear "
+        f'head, as LinearClsHead behind GlobalAveragePooling, but got {type(model).__name__}'
+        f'{f" with {names}" if names else ""}: use another `sharing`'
+    )
+
+
+@torch.no_grad()
+def _is_affine_behind(backbone: ElasticBackbone, model: nn.Module) -> bool:
+    """Return whether a model's raw output is one tensor that is affine in the features, judged by random ones."""
+    reference = next(backbone.parameters())
+    images = reference.new_zeros(1, 3, *as_size('img_size', backbone.settings.get('img_size') or 224))
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    found = []
+    try:
+        for factors in ((1, 1), (0, 0), (1, 0), (0, 1)):
+            with backbone.register_forward_hook(partial(_replace_features, factors)):
+                found.append(model(images, mode='tensor'))
+    except Exception:  # the model gives no raw output for images alone
+        return False
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    if not all(isinstance(output, Tensor) for output in found):
+        return False
+    both, neither, first, second = found
+    return torch.allclose(both + neither, first + second, rtol=1e-3, atol=1e-4 * float(both.abs().max()))
+
+
+def _replace_features(factors: tuple[int, int], module: nn.Module, args: Any, outputs: tuple[Tensor, ...]) -> Any:
+    """Replace features by a sum of two random ones, the same in every call, times the factors."""
+    drawn = torch.Generator().manual_seed(0)
+    return tuple(sum(f * torch.randn(x.shape, generator=drawn).to(x) for f in factors) for x in outputs)
 
 
 def _check_wrapper(model: nn.Module) -> None:

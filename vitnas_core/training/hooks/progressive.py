@@ -10,7 +10,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from torch import Tensor
 
-from ...backbones import unwrap
+from ...backbones import ElasticBackbone, unwrap
 from ...errors import VitnasError
 from ...registry import HOOKS
 
@@ -49,7 +49,7 @@ class ProgressiveLearningHook(Hook):
     def before_train(self, runner: Runner) -> None:
         """Check that images stay whole patches, and stay as they are."""
         backbone: Any = getattr(unwrap(runner.model), 'backbone', None)
-        if getattr(backbone, 'classifies', False) and 'resolution' in backbone.arch.choices:
+        if isinstance(backbone, ElasticBackbone) and self._changes_nothing(backbone):
             raise VitnasError(
                 f'vitnas.ProgressiveLearningHook would change nothing: as a classifier, {type(backbone).__name__} '
                 f'resizes images to the resolution of its architecture by itself; leave the hook out'
@@ -60,6 +60,11 @@ class ProgressiveLearningHook(Hook):
                 f'`start` and `step` of vitnas.ProgressiveLearningHook should be multiples of the patch size, {patch}, '
                 f'but got {self.sizes[0]} and {self.step}'
             )
+
+    def _changes_nothing(self, backbone: ElasticBackbone) -> bool:
+        """Return whether images of all sizes cost the same, which is so if the backbone resizes them."""
+        start, end = self.sizes[0], self.sizes[-1]
+        return start < end and backbone.price(backbone.arch, start) == backbone.price(backbone.arch, end)
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
         """Resize the batch."""
