@@ -35,10 +35,10 @@ class SeededDataset(Dataset):
     """
 
     def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
+        self.dataset: Any = dataset
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
+        return len(self.dataset)
 
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
@@ -98,24 +98,34 @@ class KeyedBatchSampler:
             position += len(batch)
 
 
-def seeded_loader(loader: DataLoader) -> DataLoader:
-    """The same data loader with keyed samples; its ``batch_sampler`` is a :class:`KeyedBatchSampler`.
+class SeededLoader(DataLoader):
+    """The same data loader with keyed samples.
+
+    Args:
+        loader: The data loader.
+
+    Attributes:
+        batches (KeyedBatchSampler): Says where the next iteration starts.
 
     Raises:
         VitnasError: The data loader does not make batches.
     """
-    if loader.batch_sampler is None:
-        raise VitnasError('the training data loader should make batches: give it a batch_size')
-    more: dict[str, Any] = {'prefetch_factor': loader.prefetch_factor} if loader.num_workers else {}
-    return DataLoader(
-        SeededDataset(loader.dataset),
-        batch_sampler=KeyedBatchSampler(loader.batch_sampler),  # type: ignore[arg-type]
-        num_workers=loader.num_workers,
-        collate_fn=loader.collate_fn,
-        pin_memory=loader.pin_memory,
-        timeout=loader.timeout,
-        worker_init_fn=loader.worker_init_fn,
-        multiprocessing_context=loader.multiprocessing_context,
-        persistent_workers=loader.persistent_workers,
-        **more,
-    )
+
+    def __init__(self, loader: DataLoader) -> None:
+        if loader.batch_sampler is None:
+            raise VitnasError('the training data loader should make batches: give it a batch_size')
+        more: dict[str, Any] = {'prefetch_factor': loader.prefetch_factor} if loader.num_workers else {}
+        self.batches = KeyedBatchSampler(loader.batch_sampler)
+        batches: Any = self.batches  # torch's annotation asks for numbers of samples instead of keys
+        super().__init__(
+            SeededDataset(loader.dataset),
+            batch_sampler=batches,
+            num_workers=loader.num_workers,
+            collate_fn=loader.collate_fn,
+            pin_memory=loader.pin_memory,
+            timeout=loader.timeout,
+            worker_init_fn=loader.worker_init_fn,
+            multiprocessing_context=loader.multiprocessing_context,
+            persistent_workers=loader.persistent_workers,
+            **more,
+        )

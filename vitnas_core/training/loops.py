@@ -21,7 +21,7 @@ from ..errors import VitnasError
 from ..integration.runner import run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
 from ..utils.randomness import seeded
-from .dataloading import KeyedBatchSampler, seeded_loader
+from .dataloading import SeededLoader
 from .hooks import SamplerStateHook
 from .rules import TrainingRule
 from .samplers import ArchSampler
@@ -78,11 +78,10 @@ class SupernetTrainLoop(BaseLoop):
         _check_norms(self.backbone)
         _check_sides(self.backbone, unwrap(runner.model))
         super().__init__(runner, dataloader)
-        self.dataloader: DataLoader = seeded_loader(self.dataloader)
-        self._batches: KeyedBatchSampler = self.dataloader.batch_sampler  # type: ignore[assignment]
+        self.dataloader: SeededLoader = SeededLoader(self.dataloader)
         self.by_epoch = max_epochs is not None
         # Infinite samplers never end a pass: all iterations are one.
-        self._endless = isinstance(self._batches.sampler, InfiniteSampler)
+        self._endless = isinstance(self.dataloader.batches.sampler, InfiniteSampler)
         if self.by_epoch and self._endless:
             raise VitnasError('an InfiniteSampler never ends an epoch: give SupernetTrainLoop `max_iters`')
         self._max_epochs = max_epochs if max_epochs is not None else 1
@@ -140,7 +139,7 @@ class SupernetTrainLoop(BaseLoop):
         self.runner.call_hook('before_train_epoch')
         self.runner.model.train()
         first = self._iter - self._epoch * len(self.dataloader)  # not 0 when resumed in the middle of an epoch
-        self._batches.start(self._seed, self._epoch, first)
+        self.dataloader.batches.start(self._seed, self._epoch, first)
         for index, batch in enumerate(self.dataloader, start=first):
             self._run_step(index, batch)
         self.runner.call_hook('after_train_epoch')
@@ -152,7 +151,7 @@ class SupernetTrainLoop(BaseLoop):
         self.runner.call_hook('before_train_epoch')
         while self._iter < self._max_iters and not self.stop_training:
             data_pass, first = (0, self._iter) if self._endless else divmod(self._iter, len(self.dataloader))
-            self._batches.start(self._seed, data_pass, first)
+            self.dataloader.batches.start(self._seed, data_pass, first)
             for batch in self.dataloader:
                 self.runner.model.train()
                 self._run_step(self._iter, batch)

@@ -23,7 +23,7 @@ from ..integration.runner import run_seed, test_dataloader
 from ..recalibration import elastic_norms, recalibrate
 from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
-from .dataloading import KeyedBatchSampler, seeded_loader
+from .dataloading import SeededLoader
 from .samplers import ArchSampler, FocusSampler
 
 _KEY = 2
@@ -180,7 +180,7 @@ class SamplerTraining:
         built = Runner.build_dataloader(data, seed=run_seed(runner))
         if not len(built):  # fewer images than a batch
             built = Runner.build_dataloader({**data, 'drop_last': False}, seed=run_seed(runner))
-        self.dataloader = seeded_loader(built)
+        self.dataloader = SeededLoader(built)
         self._evaluator: Evaluator = runner.build_evaluator(evaluator)
         check_images(self._evaluator, 'a reward is the score of a mini-batch')
         self._evaluator.dataset_meta = getattr(built.dataset, 'metainfo', None)
@@ -217,10 +217,9 @@ class SamplerTraining:
 
     def _read(self) -> Iterator[Any]:
         """Mini-batches from the next iteration's on, over the images again and again."""
-        keyed: KeyedBatchSampler = self.dataloader.batch_sampler  # type: ignore[assignment]
         number, length = self.iterations, len(self.dataloader)
         while True:
-            keyed.start(run_seed(self.runner), number // length, number % length)
+            self.dataloader.batches.start(run_seed(self.runner), number // length, number % length)
             for batch in self.dataloader:
                 number += 1
                 yield batch
