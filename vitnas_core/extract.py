@@ -17,32 +17,32 @@ from .model_configs import check_fits, fixed_config
 from .spaces import Arch
 
 _ROUNDING = 1e-4
-"""How far outputs may differ, relative to the largest, where kernels sum the same numbers in another order."""
+"""Largest difference of outputs relative to the largest one: kernels may sum the same numbers in another order."""
 
 
 def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef) -> nn.Module:
-    """The fixed model of one architecture, with the supernet's weights, mode and device.
+    """Return the fixed model of one architecture, with the supernet's weights, mode and device.
 
-    Its backbone's features equal the supernet's bit for bit. What comes behind sums over fewer channels
-    than the supernet, whose others are zero: equal up to the order in which a kernel rounds.
+    The backbone's features equal the supernet's bit for bit. Parts behind it sum over fewer channels than in the
+    supernet, where the other channels are zero: equal up to the order of rounding.
 
     Args:
-        model: The supernet, also inside a distributed wrapper; it is not changed.
-        model_cfg: What it was built from.
+        model: The supernet, perhaps in a distributed wrapper; it is not changed.
+        model_cfg: Config of the supernet.
         arch: The architecture: a zoo name, a file, or the data.
 
     Raises:
         VitnasError: The model has no elastic backbone, or several.
-        ArchError: The architecture does not fit the weights, or a neck or head mixes the channels that it
-            has with those that it lacks, as a norm over the backbone's channels does.
+        ArchError: The architecture does not fit the weights, or a neck or head mixes its channels with those that it
+            lacks, as a norm over the backbone's channels does.
     """
     source: nn.Module = unwrap(model)
     check_fits(elastic_backbone(source), zoo.load_arch(arch), arch)
-    with torch.random.fork_rng(devices=[]):  # the initial weights are thrown away, so they draw from nobody's generator
+    with torch.random.fork_rng(devices=[]):  # initial weights are replaced: they take no random numbers
         fixed = MM_MODELS.build(fixed_config(model_cfg, arch))
     kept = _kept_channels(source, fixed, zoo.load_arch(arch))
-    # Not the state dict: it lacks buffers that are not stored, such as the mean and deviation of images. The data
-    # are replaced, not the parameters, so that shared parameters stay shared.
+    # Not the state dict: it lacks non-persistent buffers, such as the mean and deviation of images. Data are replaced,
+    # not parameters, so that tied parameters stay tied.
     axes = {f'{_name_of(source)}{name}': own for name, own in elastic_backbone(source).channel_axes().items()}
     for mine, theirs in (
         (dict(fixed.named_parameters()), dict(source.named_parameters(remove_duplicate=False))),
@@ -59,20 +59,20 @@ def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef)
 
 @torch.no_grad()
 def check_extracted(model: nn.Module, fixed: nn.Module, arch: ArchRef, images: Tensor) -> float:
-    """Run a supernet at an architecture and the model that was extracted from it, and compare.
+    """Compare a supernet at an architecture with the model that was extracted from it.
 
     Args:
-        model: The supernet; its active architecture and its mode are as before afterwards.
-        fixed: What :func:`extract_model` made of it.
+        model: The supernet; its active architecture and its mode are restored afterwards.
+        fixed: Result of :func:`extract_model`.
         arch: The architecture.
-        images: Input of the networks, (B, 3, H, W).
+        images: Input (B, 3, H, W).
 
     Returns:
-        The largest difference of the outputs, relative to the largest output.
+        The largest difference of the outputs relative to the largest output.
 
     Raises:
-        ArchError: The backbones' features are not equal bit for bit, or the outputs differ by more than
-            the order of rounding can explain.
+        ArchError: The backbones' features are not equal bit for bit, or the outputs differ by more than the order of
+            rounding can explain.
     """
     backbone, before = elastic_backbone(model), elastic_backbone(model).arch
     present = backbone.out_masks(zoo.load_arch(arch))
@@ -101,11 +101,11 @@ def check_extracted(model: nn.Module, fixed: nn.Module, arch: ArchRef, images: T
 
 @torch.no_grad()
 def _kept_channels(model: nn.Module, fixed: nn.Module, arch: Arch) -> dict[str, Tensor]:
-    """Which input channels the layers behind the backbone keep, by their names.
+    """Return the input channels that layers behind the backbone keep, by the layers' names.
 
-    A head may put the backbone's channels beside others (UperNet does), so that those that an architecture
-    has are not the first ones. So the channels that it lacks are marked with NaN, and the layers say where
-    the marks arrive. Only layers that are smaller in the fixed model are listed.
+    A head may concatenate the backbone's channels with others (UperNet does), so that an architecture's channels are
+    not the first ones. So the channels that it lacks are marked with NaN, and layers note where the marks arrive. Only
+    layers that are smaller in the fixed model are listed.
     """
     backbone = elastic_backbone(model)
     inside = {id(module) for module in backbone.modules()}
@@ -134,7 +134,7 @@ def _kept_channels(model: nn.Module, fixed: nn.Module, arch: Arch) -> dict[str, 
         model.eval()
         features = owner.extract_feat(reference.new_zeros(1, 3, 128, 128))
         for head in heads:
-            getattr(head, 'every_layer', head)(features)  # those that only train, too
+            getattr(head, 'every_layer', head)(features)  # also layers that only train
     finally:
         backbone.set_arch(before)
         for module, training in modes.items():
@@ -148,7 +148,7 @@ def _kept_channels(model: nn.Module, fixed: nn.Module, arch: Arch) -> dict[str, 
 
 
 def _name_of(model: nn.Module) -> str:
-    """What the names of the elastic backbone's weights begin with."""
+    """Return the prefix of the elastic backbone's weights."""
     backbone = elastic_backbone(model)
     name = next(name for name, module in model.named_modules() if module is backbone)
     return f'{name}.' if name else ''
@@ -174,18 +174,18 @@ def _mark_absent(
 
 
 def _note_channels(kept: dict[str, Tensor], name: str, part: nn.Module, module: nn.Module, args: Any) -> Any:
-    """Note where a layer's input has no marks; a layer that sums over channels gets zeros instead of them."""
+    """Note where a layer's input has no marks; a layer that sums over channels gets zeros in their place."""
     x = args[0]
     marks = x.isnan().transpose(-1 if isinstance(module, nn.Linear) else 1, 0).flatten(1).any(1)
     kept[name] = (~marks).nonzero().flatten()
-    axis = 0 if isinstance(module, nn.ConvTranspose2d) else 1  # that of the input channels in its weight
+    axis = 0 if isinstance(module, nn.ConvTranspose2d) else 1  # the axis of input channels in its weight
     shapes = zip(_shapes(module), _shapes(part))
     sums = any(len(whole) > 1 and whole[axis] != cut[axis] for whole, cut in shapes)
     return (x.nan_to_num(0.0), *args[1:]) if sums else None
 
 
 def _select(theirs: Mapping[str, Tensor], mine: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of which only the kept input channels are left, where that is what makes them smaller."""
+    """Cut tensors to the kept input channels if that is what makes them smaller."""
     selected = dict(theirs)
     for name in mine:
         indices = kept.get(name.rpartition('.')[0])
@@ -210,7 +210,7 @@ def _select(theirs: Mapping[str, Tensor], mine: Mapping[str, Tensor], kept: Mapp
 
 
 def _run(model: Any, images: Tensor) -> Any:
-    """Raw outputs; of a detector the features behind its neck, as the rest needs boxes to begin with."""
+    """Return raw outputs; for a detector the features behind its neck, as the rest needs proposals."""
     if hasattr(model, 'roi_head') or hasattr(model, 'bbox_head'):
         return model.extract_feat(images)
     return model(images, mode='tensor')

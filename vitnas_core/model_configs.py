@@ -17,10 +17,10 @@ from .spaces import Arch
 
 
 def model_config(cfg: Config) -> Any:
-    """The config of a model that can be built by itself, as a Runner would build it from the whole config.
+    """Return the config of a model that can be built alone, as a Runner would build it from the whole config.
 
     Raises:
-        VitnasError: The config has no model, or something in it cannot be told (:func:`~vitnas_core.auto.fill_auto`).
+        VitnasError: The config has no model, or an ``'auto'`` in it is unknown (:func:`~vitnas_core.auto.fill_auto`).
     """
     if not isinstance(cfg.get('model'), Mapping):
         raise VitnasError(f'a config should have a `model`, but {cfg.filename} has none')
@@ -32,18 +32,18 @@ def model_config(cfg: Config) -> Any:
 
 
 def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
-    """A copy of a supernet's config whose backbone holds only one architecture.
+    """Return a copy of a supernet's config whose backbone holds only one architecture.
 
-    The channels of neck and head follow: ``'auto'``, and numbers that are the supernet's. Weights that
-    ``init_cfg`` names are the supernet's too, and are left out.
+    The channels of neck and head follow, both ``'auto'`` and numbers of the supernet. Weights that ``init_cfg`` names
+    belong to the supernet and are left out.
 
     Args:
-        model_cfg: The config of a model with an elastic backbone.
+        model_cfg: Config of a model with an elastic backbone.
         arch: The architecture: a zoo name, a file, or the data.
 
     Raises:
-        VitnasError: The model has no backbone of ours.
-        ArchError: The architecture does not fit its weights.
+        VitnasError: The model has no backbone of vitnas.
+        ArchError: The architecture does not fit the weights.
     """
     fixed: Any = copy.deepcopy(model_cfg)
     owner = owner_of(fixed)
@@ -54,7 +54,7 @@ def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
     check_fits(supernet, loaded, arch)
     for node in (fixed, owner, owner['backbone']):
         _drop_pretrained(node)
-    # Only `settings` rebuild an extracted network; others, such as a stored width, are a space's.
+    # Only `settings` rebuild an extracted network; others, such as a stored width, belong to a space.
     kept = {k: v for k, v in owner['backbone'].items() if k in ('type', 'init_cfg') or k in supernet.settings}
     owner['backbone'] = {**kept, **supernet.fixed_settings(), 'arch': loaded.to_dict()}
     with MM_MODELS.switch_scope_and_registry(fixed.get('_scope_')) as registry:
@@ -63,7 +63,7 @@ def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
 
 
 def _drop_pretrained(node: dict[str, Any]) -> None:
-    """Leave out the weights that an ``init_cfg`` names, which may be one of several."""
+    """Remove weights from an ``init_cfg``, which may be a list."""
     init_cfg = node.get('init_cfg')
     if isinstance(init_cfg, (list, tuple)):
         node['init_cfg'] = [cfg for cfg in init_cfg if cfg['type'] not in PRETRAINED]
@@ -72,14 +72,14 @@ def _drop_pretrained(node: dict[str, Any]) -> None:
 
 
 def space_config(model_cfg: Mapping[str, Any], space: SpaceRef) -> Any:
-    """A copy of a supernet's config whose backbone has another search space; channels of neck and head follow.
+    """Return a copy of a supernet's config with another search space; channels of neck and head follow.
 
     Args:
-        model_cfg: The config of a model with an elastic backbone.
+        model_cfg: Config of a model with an elastic backbone.
         space: The space: a zoo name, a file, or the data.
 
     Raises:
-        VitnasError: The model has no backbone of ours, or its family cannot have this space.
+        VitnasError: The model has no backbone of vitnas, or its family cannot have this space.
     """
     changed = copy.deepcopy(model_cfg)
     owner = owner_of(changed)
@@ -93,10 +93,10 @@ def space_config(model_cfg: Mapping[str, Any], space: SpaceRef) -> Any:
 
 
 def backbone_of(model_cfg: Mapping[str, Any]) -> ElasticBackbone:
-    """The elastic backbone of a model's config, without memory: to be asked for its space, channels and costs.
+    """Build the elastic backbone of a model's config without memory, to read its space, channels and costs.
 
     Raises:
-        VitnasError: The model has none.
+        VitnasError: The model has no backbone of vitnas.
     """
     owner = owner_of(model_cfg)
     if owner is None:
@@ -110,10 +110,10 @@ def check_fits(backbone: ElasticBackbone, arch: Arch, ref: ArchRef) -> None:
     Args:
         backbone: The backbone.
         arch: The architecture.
-        ref: Where it comes from; a file is named in the error.
+        ref: Its origin; the message names a file.
 
     Raises:
-        ArchError: It is of another family, or does not fit.
+        ArchError: The architecture is of another family or does not fit.
     """
     if arch.family != backbone.family:
         raise ArchError(f'family is {arch.family}; the backbone runs {backbone.family}{_of_file(ref)}')

@@ -203,7 +203,7 @@ def test_the_val_loop_runs_at_the_largest(tmp_path: Path) -> None:
         (dict(max_iters=3), 'either `max_epochs` or `max_iters`'),
         (
             dict(rule=dict(type='vitnas.SinglePath')),
-            'trains one architecture a step, but SandwichSampler draws 3',
+            'trains one architecture per step, but SandwichSampler draws 3',
         ),
         (
             dict(sampler=UNIFORM, rule=dict(type='vitnas.Sandwich', distill=dict(type='vitnas.KLDivergence'))),

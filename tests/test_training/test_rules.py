@@ -178,7 +178,7 @@ def test_multi_arch_leaves_the_architecture_of_before_and_says_who_learns_nothin
         alone = backbone(torch.zeros(4, 3, 32, 32).double())[-1]
     assert not alone[:, backbone.out_channels(archs[1])[-1] :].any()
     assert said == [
-        'vitnas.MultiArch shares a batch of 2 images among 4 architectures: 2 of them learn nothing in such a step'
+        'vitnas.MultiArch splits a batch of 2 images among 4 architectures: 2 of them learn nothing in such a step'
     ]
 
 

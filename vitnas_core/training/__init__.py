@@ -1,4 +1,4 @@
-"""Training a supernet: the loop, samplers of architectures, rules, distillation, hooks."""
+"""Supernet training: loops, architecture samplers, rules, distillation, hooks."""
 
 from .distillation import AdaptiveAlphaDivergence, KLDivergence
 from .layer_decay import LayerDecayOptimWrapperConstructor

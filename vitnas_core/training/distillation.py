@@ -18,7 +18,7 @@ from ..registry import MODELS
 from ..spaces import Arch
 
 _SAME = 1e-3
-"""How near an α is to 0 or 1 that is taken for it, as in the published code."""
+"""An α this close to 0 or 1 counts as 0 or 1, as in the published code."""
 
 
 @MODELS.register_module()
@@ -47,20 +47,20 @@ class KLDivergence(nn.Module):
 
 @MODELS.register_module()
 class AdaptiveAlphaDivergence(nn.Module):
-    """Of two α-divergences between teacher p and student q the larger one, sample by sample (AlphaNet, NASViT).
+    """The larger of two α-divergences between teacher p and student q, for each sample (AlphaNet, NASViT).
 
-    With r = p / q the divergence of α is 1 / (α (α − 1)) Σ q (r^α − 1); α = 1 is the Kullback-Leibler divergence of
-    p from q and α = 0 that of q from p. A small α punishes a student that is sure where the teacher is not, a large
-    one a student that misses what the teacher sees. What is returned is − Σ q ρ ln q, where the weights q ρ are
-    constants: it has the gradient of the divergence, but not its value, and may be negative. As in the published code
-    r^α is at most ``clip``, but for α = 1.
+    With r = p / q, the divergence is 1 / (α (α − 1)) Σ q (r^α − 1). α = 1 is the Kullback-Leibler divergence of p from
+    q, α = 0 that of q from p. A small α punishes a student that is sure where the teacher is not. A large α punishes a
+    student that misses what the teacher sees. The loss is − Σ q ρ ln q with constant weights q ρ: it has the gradient
+    of the divergence but not its value, and may be negative. r^α is at most ``clip`` unless α = 1, as in the published
+    code.
 
-    The published code divides probabilities, and so gives NaN where the student's is too small for a float. Ratios
-    are differences of logarithms here, which are finite for all finite logits.
+    The published code divides probabilities, which gives NaN if the student's is too small for a float. Here ratios are
+    differences of logarithms, which are finite for all finite logits.
 
     Args:
         alpha_min: The smaller α. Defaults to -1.
-        alpha_max: The larger α, which also decides a tie. Defaults to 1.
+        alpha_max: The larger α, which also wins a tie. Defaults to 1.
         clip: Largest r^α. Defaults to 5.
 
     Raises:
@@ -86,7 +86,7 @@ class AdaptiveAlphaDivergence(nn.Module):
         return -(weights * log_q).sum(-1).mean()
 
     def _divergence(self, log_p: Tensor, log_q: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-        """The divergence of each sample, (B,), and the weights q ρ of its gradient, (B, classes)."""
+        """Return the divergence of each sample (B,) and the weights q ρ of its gradient (B, classes)."""
         q, log_r = log_q.exp(), log_p - log_q
         if abs(alpha - 1) < _SAME:
             p = log_p.exp()
@@ -99,7 +99,7 @@ class AdaptiveAlphaDivergence(nn.Module):
 
 
 def precise(logits: Tensor) -> Tensor:
-    """Logits in float32 at least, as sums of exponentials need them."""
+    """Return logits in float32 or better, which sums of exponentials need."""
     return logits if logits.dtype.itemsize >= 4 else logits.float()
 
 

@@ -1,4 +1,4 @@
-"""``SupernetTrainLoop``: each step a sampler says which architectures, and a rule turns them into gradients."""
+"""``SupernetTrainLoop``: a sampler picks the architectures of each step, a rule turns them into gradients."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from .samplers import ArchSampler
 class SupernetTrainLoop(BaseLoop):
     """Train a model with an elastic backbone, by epochs or by iterations.
 
-    Every step's randomness (architectures, augmentation, drop path) is a function of the seed and of where
-    the training is. So every rank draws the same architectures without a message, and a training that was
-    stopped at any step and resumed goes on bit for bit as if it had not been.
+    All randomness of a step (architectures, augmentation, drop path) depends only on the seed and the step. So every
+    rank draws the same architectures without communication. A training that is stopped at any step and resumed goes
+    on bit for bit as if it had not been stopped.
 
     Args:
         runner: The runner.
-        dataloader: The training data, or its config.
-        sampler: Which architectures a step trains.
-        rule: How they become gradients.
-        max_epochs: How long, or
-        max_iters: how long; exactly one of the two is given.
-        val_begin: The first epoch (or iteration) after which the val loop may run. Defaults to 1.
-        val_interval: Every how many epochs (or iterations) the val loop runs, at the largest architecture.
-            Defaults to 1.
+        dataloader: The training data, or their config.
+        sampler: Picks the architectures of a step.
+        rule: Turns them into gradients.
+        max_epochs: Number of epochs. Give either this or ``max_iters``.
+        max_iters: Number of iterations.
+        val_begin: First epoch (or iteration) after which the val loop may run. Defaults to 1.
+        val_interval: Number of epochs (or iterations) between two runs of the val loop, which validates the largest
+            architecture. Defaults to 1.
 
     Raises:
-        VitnasError: Both or neither length is given, the model has no elastic backbone, rule and sampler do not
-            fit, or both sides of a bilateral backbone cannot be trained with this head.
+        VitnasError: Both lengths are given or none, the model has no elastic backbone, rule and sampler do not fit, or
+            the head does not allow the backbone's ``sharing``.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class SupernetTrainLoop(BaseLoop):
         return self.runner.model
 
     def _check_length(self) -> None:
-        """Count anew where a resumed training has epochs of another length: more ranks, or other batches."""
+        """Correct the iteration if the epochs of a resumed training have another length (more ranks, other batches)."""
         hub, length = self.runner.message_hub, len(self.dataloader)
         before = hub.get_info('epoch_length', length) if self._iter else length
         hub.update_info('epoch_length', length)
@@ -147,7 +147,7 @@ class SupernetTrainLoop(BaseLoop):
         self._validate(self._epoch, self._max_epochs)
 
     def _run_iterations(self) -> None:
-        """mmengine's convention: the whole training is one epoch to the hooks."""
+        """Train by iterations. To hooks the whole training is one epoch, as in mmengine."""
         self.runner.call_hook('before_train_epoch')
         while self._iter < self._max_iters and not self.stop_training:
             data_pass, first = (0, self._iter) if self._endless else divmod(self._iter, len(self.dataloader))
@@ -171,7 +171,7 @@ class SupernetTrainLoop(BaseLoop):
         self._iter += 1
 
     def _validate(self, done: int, total: int) -> None:
-        """Run the val loop at the largest architecture where it is due."""
+        """Validate the largest architecture if it is due."""
         due = done >= self.val_begin and (done % self.val_interval == 0 or done == total)
         if self.runner.val_loop is not None and due:
             self.backbone.set_arch(self.backbone.space.largest())
@@ -179,10 +179,10 @@ class SupernetTrainLoop(BaseLoop):
 
 
 def _check_norms(backbone: ElasticBackbone) -> None:
-    """A batch norm that mmengine has made a synchronised one has one width."""
-    shared = {part for module in backbone.shared_modules() for part in module.modules()}
+    """Refuse elastic batch norms that mmengine has replaced by synchronised ones, which have one width."""
+    common = {part for module in backbone.shared_modules() for part in module.modules()}
     kinds = (nn.SyncBatchNorm, SyncBatchNorm)
-    found = [name for name, part in backbone.named_modules() if isinstance(part, kinds) and part not in shared]
+    found = [name for name, part in backbone.named_modules() if isinstance(part, kinds) and part not in common]
     if found:
         raise VitnasError(
             f'`sync_bn` makes {found[0]} and other batch norms of the backbone fixed ones, in which architectures '
@@ -237,7 +237,7 @@ def _replace_features(factors: tuple[int, int], module: nn.Module, args: Any, ou
 
 
 def _check_wrapper(model: nn.Module) -> None:
-    """A subnet leaves parameters unused, which torch's wrapper must be told."""
+    """Refuse a distributed wrapper that expects every parameter to be used: a subnet leaves some unused."""
     if isinstance(model, DistributedDataParallel) and not model.find_unused_parameters:
         raise VitnasError(
             'a supernet in distributed training needs `find_unused_parameters = True` in its config (or in its '

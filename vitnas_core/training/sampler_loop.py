@@ -1,4 +1,4 @@
-"""``SamplerTrainLoop``: learn π on a supernet that is trained already, however it was trained."""
+"""``SamplerTrainLoop``: train an architecture sampler on a supernet that is trained already."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .samplers import ArchSampler
 
 @LOOPS.register_module()
 class SamplerTrainLoop(BaseLoop):
-    """Train a sampler on the weights of ``load_from``, which stay as they are (FocusFormer, Alg. 2 and Tab. 2, row 3).
+    """Train a sampler on the fixed weights of ``load_from`` (FocusFormer, Alg. 2 and Tab. 2, row 3).
 
-    Its checkpoints hold those weights and the sampler, as a search needs them.
+    Checkpoints hold those weights and the sampler, as a search needs both.
 
     Args:
         runner: The runner.
-        dataloader: Config of the images that rewards come from, the hold-out part of the training set.
+        dataloader: Config of the images for rewards, the hold-out part of the training set.
         sampler: The sampler.
-        max_iters: How many iterations.
-        **training: The other arguments of :class:`~vitnas_core.training.reinforce.SamplerTraining`: ``evaluator``,
-            ``optimizer`` and more.
+        max_iters: Number of iterations.
+        **training: Other arguments of :class:`~vitnas_core.training.reinforce.SamplerTraining`, e.g. ``evaluator`` and
+            ``optimizer``.
 
     Raises:
         VitnasError: The model is not elastic, there is no ``load_from``, the sampler does not learn, or a number is
@@ -60,7 +60,7 @@ class SamplerTrainLoop(BaseLoop):
 
     @property
     def max_epochs(self) -> int:
-        """1, as in mmengine where a training is counted by iterations."""
+        """1, as in mmengine for training by iterations."""
         return 1
 
     @property

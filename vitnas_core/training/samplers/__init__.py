@@ -1,4 +1,4 @@
-"""Samplers: which architectures a training step trains."""
+"""Architecture samplers: pick the architectures of a training step."""
 
 from .base import ArchSampler
 from .focus import FocusSampler
