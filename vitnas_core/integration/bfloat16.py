@@ -20,26 +20,26 @@ _NO_BFLOAT16 = (
 
 
 def bfloat16_in_float32() -> None:
-    """Let detectors train under bfloat16 autocast: what mmcv and mmdet cannot do in bfloat16 runs in float32.
+    """Let detectors train under bfloat16 autocast: run in float32 what mmcv and mmdet cannot run in bfloat16.
 
-    mmcv has kernels of RoIAlign and of the focal loss for float16, float32 and float64 only, on CPUs as on GPUs:
-    ``"ROIAlign_forward" not implemented for 'BFloat16'``. And mmdet makes proposals, and what RoI extractors get of
-    them, in the type of the features: coarse in float16, and too coarse in bfloat16, whose 8 bits move an edge behind
-    pixel 512 by up to 2 pixels. Its NMS has no kernel for such boxes either.
+    mmcv has kernels of RoIAlign and the focal loss for float16, float32 and float64 only, on CPUs and GPUs:
+    ``"ROIAlign_forward" not implemented for 'BFloat16'``. mmdet computes proposals in the type of the features. That is
+    coarse in float16 and too coarse in bfloat16, whose 8 bits move an edge behind pixel 512 by up to 2 pixels. Its NMS
+    has no kernel for such boxes either.
 
-    Does nothing to inputs of other types, to a class that is mended already, and where mmcv or mmdet is not imported.
+    Does nothing to inputs of other types, or if mmcv or mmdet is not imported. A second call changes nothing.
     """
     for module, owner_name, name in _NO_BFLOAT16:
         owner = getattr(sys.modules.get(module), owner_name, None)
         method = vars(owner)[name] if owner is not None else None
         function = getattr(method, '__func__', method)  # autograd functions have static ones
         if function is not None and not hasattr(function, _MARK):
-            mended = _without_bfloat16(function)
-            setattr(owner, name, staticmethod(mended) if isinstance(method, staticmethod) else mended)
+            changed = _without_bfloat16(function)
+            setattr(owner, name, staticmethod(changed) if isinstance(method, staticmethod) else changed)
 
 
 def _without_bfloat16(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with float32 in place of every bfloat16 that it is given."""
+    """Return the function with every bfloat16 argument converted to float32."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

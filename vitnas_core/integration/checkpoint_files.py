@@ -16,16 +16,15 @@ _NUMBERS = ('bool', 'int8', 'uint8', *(f'{kind}{bits}' for kind in ('int', 'uint
 
 
 def allow_checkpoint_globals() -> None:
-    """Let ``torch.load(weights_only=True)`` read what mmengine puts into a checkpoint.
+    """Let ``torch.load(weights_only=True)`` read mmengine's checkpoints.
 
-    Since torch 2.6 that is the default, and mmengine never passes another value, so that
-    ``Runner.resume`` and ``load_from`` refuse mmengine's own files: their message hub holds
-    ``HistoryBuffer`` objects, numpy arrays and numpy scalars. A ``HistoryBuffer`` also pickles its
-    statistics as ``getattr(HistoryBuffer, 'mean')`` and so on. The real ``getattr`` must never be
-    allowed, since a file could reach anything with it; a stand-in is registered under its name that
-    knows these four methods only.
+    ``weights_only=True`` is the default since torch 2.6, and mmengine never passes another value. So ``Runner.resume``
+    and ``load_from`` refuse mmengine's own files: their message hub holds ``HistoryBuffer`` objects, numpy arrays and
+    numpy scalars. A ``HistoryBuffer`` also pickles its statistics, e.g. as ``getattr(HistoryBuffer, 'mean')``. The real
+    ``getattr`` must never be allowed: a file could reach anything with it. A stand-in under its name knows only the
+    four statistics.
 
-    Does nothing to a file without these names, and nothing beyond them: another global is refused as before.
+    Does nothing to files without these names. Other globals are refused as before.
     """
     from mmengine.logging import HistoryBuffer
 
@@ -50,13 +49,13 @@ def _history_buffer_statistic(owner: Any, name: Any) -> Any:
 
 
 def load_urls_weights_only() -> None:
-    """Let mmengine read a downloaded checkpoint with ``weights_only=True`` too.
+    """Let mmengine read downloaded checkpoints with ``weights_only=True``, too.
 
-    For ``http(s)://``, ``torchvision://`` and ``open-mmlab://`` paths mmengine calls
-    ``torch.hub.load_state_dict_from_url``, whose default is still ``weights_only=False``: the one way left
-    by which a checkpoint could run code, and the one whose files come from elsewhere.
+    For ``http(s)://``, ``torchvision://`` and ``open-mmlab://`` mmengine calls ``torch.hub.load_state_dict_from_url``,
+    whose default is still ``weights_only=False``. It is the last way for a checkpoint to run code, and its files come
+    from elsewhere.
 
-    Does nothing to a module whose ``load_url`` has been mended already.
+    A second call changes nothing.
     """
     importlib.import_module('mmengine.utils.dl_utils')
     # The runner takes the name from dl_utils when it is imported, perhaps before us.

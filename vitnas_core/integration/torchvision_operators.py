@@ -12,16 +12,15 @@ _schemas: list[torch.library.Library] = []
 
 
 def ensure_torchvision() -> bool:
-    """Make ``import torchvision`` work where its compiled operators cannot be loaded.
+    """Make ``import torchvision`` work if its compiled operators cannot be loaded.
 
-    A torchvision built for another torch (commonly: the CUDA build beside a CPU torch) fails to load its
-    library, goes on, and dies a moment later in ``RuntimeError: operator torchvision::nms does not exist``,
-    because it describes the shapes of operators that were never declared. timm and mmpretrain import
-    torchvision only for its Python parts (transforms), so declaring the two operators is enough for them.
-    Calling ``torchvision.ops.nms`` still fails; ``mmcv.ops.nms`` is the one to use.
+    A torchvision that was built for another torch (often the CUDA build beside a CPU torch) fails to load its library,
+    goes on, and dies a moment later: ``RuntimeError: operator torchvision::nms does not exist``. It describes the
+    shapes of operators that were never declared. timm and mmpretrain need only its Python parts (transforms), so
+    declaring the two operators is enough for them. ``torchvision.ops.nms`` still fails; use ``mmcv.ops.nms``.
 
-    Does nothing where torchvision is not installed, is imported already, or loads its library: then its
-    own operators are used and torchvision itself is not imported. Any other failure is left as it is.
+    Does nothing if torchvision is not installed, is imported already, or loads its library. In the last case
+    torchvision is not even imported. Other failures are not hidden.
 
     Returns:
         bool: Whether the operators had to be declared, in this call or an earlier one.
@@ -46,7 +45,7 @@ def ensure_torchvision() -> bool:
 
 
 def _loads_own_operators() -> bool:
-    """Whether torchvision is absent, or its library loads: what torchvision does first, without the 2 s of the rest."""
+    """Return whether torchvision is absent or loads its library, without the 2 s of a whole import."""
     package = importlib.util.find_spec('torchvision')
     if package is None:
         return True
