@@ -201,8 +201,8 @@ def _check_sides(backbone: ElasticBackbone, model: nn.Module) -> None:
     parts = [getattr(model, name, None) for name in ('neck', 'head')]
     names = ', '.join(type(part).__name__ for part in parts if part is not None)
     raise VitnasError(
-        f"`sharing='{backbone.pattern.name}'` trains the sum of both sides, for which the model should have a linear "
-        f'head, as LinearClsHead behind GlobalAveragePooling, but got {type(model).__name__}'
+        f"`sharing='{backbone.pattern.name}'` trains the sum of both sides, for which all behind the backbone "
+        f'should be linear, e.g. average pooling and a linear layer, but got {type(model).__name__}'
         f'{f" with {names}" if names else ""}: use another `sharing`'
     )
 
