@@ -15,7 +15,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 from vitnas_core import zoo
-from vitnas_core.models import backbone_of, fixed_config, model_config
+from vitnas_core.model_configs import backbone_of, fixed_config, model_config
 from vitnas_core.registry import ARCH_SAMPLERS, LOOPS
 from vitnas_core.search import SearchLoop
 from vitnas_core.training.samplers import ArchSampler

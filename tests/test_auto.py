@@ -31,7 +31,8 @@ from vitnas_core import auto
 from vitnas_core.auto import fill_auto
 from vitnas_core.datasets import write_scenes
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import fixed_config, model_config
+from vitnas_core.integration.model_build import build_model, fill_auto_when_built
+from vitnas_core.model_configs import fixed_config, model_config
 from vitnas_core.registry import MODELS as OUR_MODELS
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
@@ -266,7 +267,7 @@ def later() -> Iterator[Registry]:
 def test_every_registry_fills(later: Registry) -> None:
     cls, family = classifier(), FAMILIES['s3']
     for registry in (MODELS, DET_MODELS, SEG_MODELS, CLS_MODELS, OUR_MODELS, later):
-        assert registry.build_func is auto.build_model
+        assert registry.build_func is build_model
         assert registry.build(cls).head.fc.in_features == 72
     inner = Registry('model', parent=later, scope='inner')
     assert inner.build(cls).head.fc.in_features == 72
@@ -285,8 +286,8 @@ def test_registries_of_before_are_filled_too(monkeypatch: pytest.MonkeyPatch) ->
     child = Registry('child', parent=root, scope='child')
     grandchild = Registry('grandchild', parent=child, scope='grandchild')
     other = Registry('other', parent=root, scope='other', build_func=lambda cfg, registry: 'its own way')
-    auto.register(root)
-    assert root.build_func is child.build_func is grandchild.build_func is auto.build_model
+    fill_auto_when_built(root)
+    assert root.build_func is child.build_func is grandchild.build_func is build_model
     assert other.build(dict(type='x')) == 'its own way'
 
 

@@ -26,7 +26,7 @@ from vitnas_core.backbones import S3, elastic_backbone
 from vitnas_core.backbones.depths import position_weights
 from vitnas_core.backbones.pretrained import cut_to_shape
 from vitnas_core.elastic import SwitchableScale
-from vitnas_core.models import backbone_of
+from vitnas_core.model_configs import backbone_of
 from vitnas_core.registry import MODELS
 from vitnas_core.spaces import Arch
 from vitnas_core.training import BFloat16OptimWrapper

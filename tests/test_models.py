@@ -11,7 +11,8 @@ from tests.stock import backbone_cfg
 from vitnas_core.auto import fill_auto
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import ArchError, VitnasError
-from vitnas_core.models import check_extracted, extract_model, fixed_config, model_config
+from vitnas_core.extract import check_extracted, extract_model
+from vitnas_core.model_configs import fixed_config, model_config
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())
 

@@ -319,7 +319,7 @@ def load_operators() -> ModuleType:
 
 def _probe_checkpoint() -> object:
     torch, logging = import_module('torch'), import_module('mmengine.logging')
-    import_module('vitnas_core.compat').apply()
+    import_module('vitnas_core')
     file = io.BytesIO()
     torch.save({'message_hub': {'loss': logging.HistoryBuffer([0.5], [1])}}, file)
     file.seek(0)

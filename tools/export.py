@@ -25,7 +25,7 @@ from projects import read_config
 from vitnas_core.backbones import ElasticBackbone, elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import model_config
+from vitnas_core.model_configs import model_config
 from vitnas_core.utils.fileio import atomic_write
 
 TOLERANCE = 1e-4

@@ -31,7 +31,8 @@ from vitnas_core.backbones import elastic_backbone
 from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import check_extracted, extract_model, model_config
+from vitnas_core.extract import check_extracted, extract_model
+from vitnas_core.model_configs import model_config
 from vitnas_core.recalibration import elastic_norms, recalibrate
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.counting import count_params

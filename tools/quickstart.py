@@ -21,7 +21,7 @@ from vitnas_core.backbones import elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import Constraint, Cost
 from vitnas_core.launch import make_runner
-from vitnas_core.models import fixed_config
+from vitnas_core.model_configs import fixed_config
 from vitnas_core.search import SearchLoop, SubnetEvaluator
 from vitnas_core.search.feasible import FeasibleSpace
 from vitnas_core.spaces import Arch

@@ -1,19 +1,14 @@
 """vitnas: vision-transformer architecture search on mmengine.
 
-Importing the package mends what today's torch needs (:mod:`vitnas_core.compat`), declares the
-registries, reads weight files safely (:mod:`vitnas_core.checkpoints`), fills in what configs leave to a backbone
-(:mod:`vitnas_core.auto`) and makes the zoo known to timm.
+Importing the package declares the registries and applies what :mod:`vitnas_core.integration` changes in other
+libraries. Everything else is imported when it is used.
 """
 
-from . import compat
+from . import integration
 
-compat.apply()
+integration.apply()  # first: it makes imports work that others need
 
-from . import auto, checkpoints, registry  # noqa: E402
-from .backbones import timm_entry as _timm_entry  # noqa: E402,F401
+from . import registry  # noqa: E402
 from .version import __version__  # noqa: E402
 
-auto.register()
-checkpoints.register()
-
-__all__ = ['__version__', 'auto', 'checkpoints', 'compat', 'registry']
+__all__ = ['__version__', 'integration', 'registry']

@@ -1,7 +1,7 @@
-"""What a config leaves to the backbone by saying ``'auto'``: channels and strides of its features, behind necks too.
+"""``'auto'`` channels and strides: a config leaves them to the backbone, behind necks too.
 
-They are filled in wherever a model is built (:func:`register`): by ``tools/train.py``, by mmdet's or mmseg's own tools,
-by ``init_detector``.
+They are filled in wherever a model is built (:mod:`vitnas_core.integration.model_build`): by ``tools/train.py``, by
+mmdet's or mmseg's own tools, by ``init_detector``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from mmengine.config import Config
 from mmengine.registry import MODELS as MM_MODELS
-from mmengine.registry import Registry, build_model_from_cfg
-from torch import nn
+from mmengine.registry import Registry
 
 from .backbones.base import ElasticBackbone
 from .errors import VitnasError
@@ -24,7 +22,7 @@ from .necks import SimpleFeaturePyramid
 from .registry import MODELS
 
 AUTO = 'auto'
-"""What a config writes for what follows from the backbone."""
+"""Value in a config for a number that follows from the backbone."""
 
 _CHANNELS, _PRIORS, _EXTRACTOR, _HEAD = 'in_channels', 'strides', 'featmap_strides', 'feature_strides'
 _KEYS = (_CHANNELS, _PRIORS, _EXTRACTOR, _HEAD)
@@ -36,8 +34,8 @@ class Features:
 
     Args:
         channels: Channels of each map.
-        strides: Image pixels a pixel of each map.
-        own: How many of them hold a map of the backbone; a neck makes further ones by pooling.
+        strides: Stride of each map.
+        own: Number of maps that hold a map of the backbone; a neck makes further ones by pooling.
     """
 
     channels: tuple[int, ...]
@@ -46,22 +44,21 @@ class Features:
 
     @classmethod
     def of(cls, backbone: ElasticBackbone) -> Features:
-        """What a backbone returns."""
+        """Return the features of a backbone."""
         return cls(backbone.out_channels(), backbone.out_strides(), len(backbone.out_strides()))
 
     def behind(self, neck: Mapping[str, Any], registry: Registry) -> Features:
-        """What a neck makes of them, judged by its arguments.
+        """Return the features behind a neck, judged by its arguments.
 
-        ``scales`` (ours, mmseg's ``MultiLevelNeck``) and ``rescales`` (mmseg's ``Feature2Pyramid``) say how maps are
-        resized, ``start_level`` and ``end_level`` which ones are used, and ``num_outs`` how many there are, each
-        further one half as large.
+        ``scales`` (ours, mmseg's ``MultiLevelNeck``) and ``rescales`` (mmseg's ``Feature2Pyramid``) resize maps.
+        ``start_level`` and ``end_level`` select them. ``num_outs`` is their number; each further one is half as large.
 
         Args:
-            neck: Its config.
-            registry: Where its class is looked up, for the defaults of its arguments.
+            neck: Config of the neck.
+            registry: Registry of its class, for the defaults of its arguments.
 
         Raises:
-            VitnasError: It uses none of the maps.
+            VitnasError: The neck uses none of the maps.
         """
         kind = _class(neck.get('type'), registry)
         args = {**_defaults(kind), **neck}
@@ -90,20 +87,22 @@ class Features:
 
 
 def fill_auto(model_cfg: Mapping[str, Any], registry: Registry = MM_MODELS) -> Any:
-    """A copy of a model's config in which every ``'auto'`` is a number, or a list of them.
+    """Return a copy of a model's config with a number, or a list of numbers, for every ``'auto'``.
 
-    ``in_channels`` of a neck are the channels of the backbone's outputs: a list, or a number where there is one output
-    and the neck makes one of it. Those of a head belong to what it reads (``in_index``, the last one where it has
-    none) behind the neck. ``strides`` of anchors are those of all levels, ``featmap_strides`` of an RoI extractor
-    those of the levels that hold a map of the backbone, ``feature_strides`` of a segmentation head those of what it
-    reads.
+    - ``in_channels`` of a neck: channels of the backbone's outputs. A list, or a number if there is one output and the
+      neck makes one of it.
+    - ``in_channels`` of a head: channels of the features that it reads behind the neck, by ``in_index``; without that,
+      of the last one.
+    - ``strides`` of anchors: strides of all levels.
+    - ``featmap_strides`` of an RoI extractor: strides of the levels that hold a map of the backbone.
+    - ``feature_strides`` of a segmentation head: strides of the features that it reads.
 
     Args:
-        model_cfg: The config of a model with a ``backbone`` of ours; other models are returned as they are.
+        model_cfg: Config of a model with a ``backbone`` of vitnas; other models are returned as they are.
         registry: The registry that builds the model. Defaults to mmengine's.
 
     Raises:
-        VitnasError: Something cannot be told: the backbone is none of ours, or has no such output.
+        VitnasError: A value is unknown: the backbone is not of vitnas, or has no such output.
     """
     filled = copy.deepcopy(model_cfg)
     with registry.switch_scope_and_registry(filled.get('_scope_')) as found:
@@ -118,13 +117,13 @@ def fill_auto(model_cfg: Mapping[str, Any], registry: Registry = MM_MODELS) -> A
 def follow(
     owner: dict[str, Any], old: ElasticBackbone | None, new: ElasticBackbone, registry: Registry = MM_MODELS
 ) -> None:
-    """Set the channels of necks and heads for a new backbone, where they are ``'auto'`` or fit the old one's.
+    """Set the channels of necks and heads for a new backbone if they are ``'auto'`` or those of the old one.
 
     Args:
-        owner: The part of a model's config that has the ``backbone``; it is changed.
-        old: What the config was written for, None where it says ``'auto'``.
-        new: The backbone that it gets.
-        registry: Where the classes of necks are looked up. Defaults to mmengine's.
+        owner: The part of a model's config with the ``backbone``; changed in place.
+        old: The backbone of the config, None for ``'auto'``.
+        new: The new backbone.
+        registry: Registry of necks. Defaults to mmengine's.
 
     Raises:
         VitnasError: A head reads an output that the backbone does not have.
@@ -141,7 +140,7 @@ def follow(
 
 
 def _fill_neck(neck: dict[str, Any], before: Features | None, now: Features, registry: Registry) -> None:
-    """Set what a neck takes in; those that may make several maps of one, as FPN, want a list of one, too."""
+    """Set the input channels of a neck; necks that can make several maps of one, as FPN, take a list in any case."""
     value, args = _plain(neck.get(_CHANNELS)), {**_defaults(_class(neck.get('type'), registry)), **neck}
     if _is_auto(value):
         several = len(now.channels) > 1 or 'num_outs' in args or 'scales' in args
@@ -153,9 +152,10 @@ def _fill_neck(neck: dict[str, Any], before: Features | None, now: Features, reg
 
 
 def _fill_head(node: dict[str, Any], before: Features | None, now: Features) -> None:
-    """Set what a part of a head reads."""
-    fits = before is not None and node.get(_CHANNELS) is not None
-    if _is_auto(node.get(_CHANNELS)) or (fits and _plain(node[_CHANNELS]) == _read_by(node, before.channels)):  # type: ignore[union-attr]
+    """Set channels and strides of a part of a head."""
+    value = _plain(node.get(_CHANNELS))
+    fits = before is not None and value is not None and value == _read_by(node, before.channels)
+    if _is_auto(value) or fits:
         node[_CHANNELS] = _read_by(node, now.channels)
         _check_read(node, _CHANNELS, now)
     if _is_auto(node.get(_PRIORS)):
@@ -180,7 +180,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read_by(head: Mapping[str, Any], values: Sequence[Any]) -> Any:
-    """The values of what a head reads; None where there is no such feature."""
+    """Return the values of the features that a head reads; None if there is no such feature."""
     index = head.get('in_index', -1)
     try:
         return [values[i] for i in index] if isinstance(index, (list, tuple)) else values[index]
@@ -197,7 +197,7 @@ def _asks(node: Mapping[str, Any]) -> bool:
 
 
 def _refuse(node: Mapping[str, Any]) -> None:
-    """Refuse what is still ``'auto'``."""
+    """Refuse remaining ``'auto'``."""
     for key in (key for key in _KEYS if _is_auto(node.get(key))):
         raise VitnasError(
             f'{key} of {node.get("type")} is {AUTO!r}, which needs a backbone of vitnas in the model, e.g. '
@@ -205,11 +205,30 @@ def _refuse(node: Mapping[str, Any]) -> None:
         )
 
 
-# where a config has a backbone of ours
+def filled(cfg: Any, registry: Registry) -> Any:
+    """Fill in the config of a part that is about to be built.
+
+    Args:
+        cfg: The config, or a list of them. One without a backbone of vitnas is returned as it is.
+        registry: The registry that builds it.
+
+    Raises:
+        VitnasError: As :func:`fill_auto`.
+    """
+    if isinstance(cfg, dict) and _has_ours(cfg):
+        return fill_auto(cfg, registry)
+    for part in cfg if isinstance(cfg, list) else [cfg]:
+        if isinstance(part, dict) and not _has_ours(part):
+            for node in _parts(part):
+                _refuse(node)
+    return cfg
+
+
+# Where a config has a backbone of vitnas.
 
 
 def owner_of(model_cfg: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The part of a config that has a ``backbone`` of ours."""
+    """Return the part of a config with a ``backbone`` of vitnas, None without one."""
     return next(_owners(model_cfg), None)
 
 
@@ -223,25 +242,24 @@ def _has_ours(node: Mapping[str, Any]) -> bool:
 
 
 def elastic_class(kind: Any) -> type[ElasticBackbone] | None:
-    """The class of a backbone's ``type``; None if it is none of ours."""
+    """Return the class of a backbone's ``type``, None if it is not of vitnas."""
     if isinstance(kind, str):
         scope, _, name = kind.rpartition('.')
-        # A config that was read from one with imports and written again has the path of the class.
+        # A lazy config that was written to a file has the path of the class.
         ours = scope == 'vitnas' or scope.startswith('vitnas_core.')
         kind = MODELS.get(kind) if ours else None if scope else MODELS.module_dict.get(name)
     return kind if isinstance(kind, type) and issubclass(kind, ElasticBackbone) else None
 
 
 def build_backbone(backbone_cfg: Mapping[str, Any]) -> ElasticBackbone:
-    """A backbone without memory, to be asked for its space, features and costs."""
-    cls = elastic_class(backbone_cfg['type'])
-    assert cls is not None
+    """Build a backbone without memory, to read its space, features and costs."""
+    cls: Any = elastic_class(backbone_cfg['type'])
     with torch.device('meta'):
-        return cls(**{k: v for k, v in backbone_cfg.items() if k not in ('type', 'init_cfg', '_scope_')})  # type: ignore[call-arg]
+        return cls(**{k: v for k, v in backbone_cfg.items() if k not in ('type', 'init_cfg', '_scope_')})
 
 
 def _class(kind: Any, registry: Registry) -> Any:
-    """What a ``type`` stands for; None where it is not known here, which the build will say."""
+    """Return the class of a ``type``, None if it is unknown; the build will say so."""
     if isinstance(kind, str):
         try:
             return registry.get(kind)
@@ -251,7 +269,7 @@ def _class(kind: Any, registry: Registry) -> Any:
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
-    """The arguments that a class can be built without."""
+    """Return the arguments of a class with a default."""
     if not isinstance(kind, type):
         return {}
     parameters = inspect.signature(kind).parameters.values()
@@ -259,7 +277,7 @@ def _defaults(kind: Any) -> dict[str, Any]:
 
 
 def _dicts(node: Any) -> Iterator[dict[str, Any]]:
-    """Every dict of a config, from the outside to the inside."""
+    """Yield every dict of a config, from the outside to the inside."""
     if isinstance(node, dict):
         yield node
         node = list(node.values())
@@ -269,7 +287,7 @@ def _dicts(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _parts(node: Any, inside: bool = False) -> Iterator[dict[str, Any]]:
-    """The dicts of a model's config, but for its backbone and for models inside it, such as a teacher."""
+    """Yield the dicts of a model's config except its backbone and models inside it, such as a teacher."""
     if isinstance(node, dict):
         if inside and isinstance(node.get('backbone'), dict):
             return
@@ -278,31 +296,3 @@ def _parts(node: Any, inside: bool = False) -> Iterator[dict[str, Any]]:
     if isinstance(node, (list, tuple)):
         for child in node:
             yield from _parts(child, inside=True)
-
-
-# wherever a model is built
-
-
-def build_model(cfg: Any, registry: Registry, default_args: Any = None) -> nn.Module:
-    """mmengine's way from a config to a model, with every ``'auto'`` filled in.
-
-    Raises:
-        VitnasError: As :func:`fill_auto`.
-    """
-    if isinstance(cfg, Config):
-        cfg = cfg._cfg_dict
-    for part in cfg if isinstance(cfg, list) else [cfg]:
-        if isinstance(part, dict) and not _has_ours(part):
-            for node in _parts(part):
-                _refuse(node)
-    if isinstance(cfg, dict) and _has_ours(cfg):
-        cfg = fill_auto(cfg, registry)
-    return build_model_from_cfg(cfg, registry, default_args)
-
-
-def register(root: Registry = MM_MODELS) -> None:
-    """Make :func:`build_model` the way in which every mm registry of models builds, also those of later imports."""
-    if root.build_func is build_model_from_cfg:
-        root.build_func = build_model
-    for registry in root.children.values():
-        register(registry)

@@ -1,7 +1,6 @@
-"""Reading weight files: one place, always without running what a file may hold, with one sentence when it fails.
+"""Read weight files, never executing what a file may hold; failures give one sentence.
 
-mmengine's loader of local files is replaced by ours when vitnas_core is imported, so that ``load_from``,
-``resume`` and ``init_cfg=dict(type='Pretrained', …)`` read ``.safetensors`` too and refuse a damaged file clearly.
+mmengine reads local files with :func:`read`, too (:mod:`vitnas_core.integration.checkpoint_files`).
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ from torch import Tensor, nn
 from .elastic import cut
 from .errors import CheckpointError
 
-# What torch's unpickler says of a file that wants to call something; the advice around it is left out.
+# torch's message about a file that wants to call something, without the advice around it.
 _ASKED_FOR = re.compile(r'(?:unsupported global:?(?: GLOBAL)?|unsupported class|asks for) (\S+)', re.IGNORECASE)
 
 __all__ = ['check_fit', 'load_file', 'load_overlap', 'load_weights', 'read']
 
 
 def read(path: str | os.PathLike, map_location: Any = 'cpu') -> Any:
-    """The content of a local weight file.
+    """Read a local weight file.
 
     Args:
-        path: A ``.safetensors`` file, whose weights are put under ``state_dict`` and whose notes under ``meta``, or
-            anything that ``torch.save`` wrote.
-        map_location: As :func:`torch.load`'s, for the latter.
+        path: A file of ``torch.save``, or a ``.safetensors`` file; the weights of the latter go to ``state_dict`` and
+            its metadata to ``meta``.
+        map_location: As in :func:`torch.load`, for the former.
 
     Raises:
-        CheckpointError: There is no such file, it is damaged, or it holds more than weights and numbers;
-            nothing in it is executed.
+        CheckpointError: The file is missing, damaged, or holds more than weights and numbers; nothing in it is
+            executed.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -63,12 +62,12 @@ def read(path: str | os.PathLike, map_location: Any = 'cpu') -> Any:
 
 
 def load_file(path: str | os.PathLike, map_location: Any = 'cpu') -> dict[str, Any]:
-    """A checkpoint as a dict that has its weights under ``state_dict``; a bare state dict is put there.
+    """Read a checkpoint as a dict with its weights under ``state_dict``; a bare state dict is put there.
 
     Raises:
         CheckpointError: As :func:`read`, or the file holds no weights.
     """
-    # mmengine's loader knows addresses on the network, too, and comes back to read() for files.
+    # mmengine's loader also knows URLs; for files it calls read().
     content = CheckpointLoader.load_checkpoint(os.fspath(path), map_location, logger='silent')
     if not isinstance(content, Mapping):
         raise CheckpointError(f'{path} should hold a dict of weights, but holds a {type(content).__name__}')
@@ -80,35 +79,35 @@ def load_file(path: str | os.PathLike, map_location: Any = 'cpu') -> dict[str, A
 
 
 def load_weights(model: nn.Module, path: str | os.PathLike) -> None:
-    """Load a file into a model, every weight by its name and shape.
+    """Load a file into a model; every weight must fit by name and shape.
 
     Args:
         model: The model, not wrapped for distributed training.
         path: A file that :func:`load_file` reads.
 
     Raises:
-        CheckpointError: As :func:`load_file`, or a weight is missing, unexpected or of another shape; the
-            model is unchanged then.
+        CheckpointError: As :func:`load_file`, or a weight is missing, unexpected or has another shape. The model is
+            unchanged then.
     """
     weights = load_file(path)['state_dict']
     check_fit(weights, model.state_dict(), path, 'this model')
     try:
         model.load_state_dict(weights)
-    except CheckpointError as err:  # of a backbone, which does not know the file
+    except CheckpointError as err:  # from a backbone, which does not know the file
         raise CheckpointError(f'{path}: {err}') from None
 
 
 def check_fit(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path: str | os.PathLike, who: str) -> None:
-    """Check that weights have just the names and shapes that are wanted, so that none stays random.
+    """Check that weights have exactly the wanted names and shapes, so that none stays random.
 
     Args:
-        weights: What a file holds.
-        wanted: The state dict of what gets them; only its shapes are read.
-        path: The file.
-        who: What gets them, in words.
+        weights: Weights of a file.
+        wanted: State dict of the target; only its shapes are read.
+        path: The file, for the message.
+        who: The target in words, for the message.
 
     Raises:
-        CheckpointError: A weight is missing, unexpected or of another shape.
+        CheckpointError: A weight is missing, unexpected or has another shape.
     """
     problems = [f'has no {name}' for name in wanted if name not in weights]
     problems += [f'has {name}, which the model lacks' for name in weights if name not in wanted]
@@ -123,19 +122,19 @@ def check_fit(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path:
 
 
 def load_overlap(model: nn.Module, path: str | os.PathLike) -> float:
-    """Load the part of a file that overlaps with a model of other sizes: by name, what networks of both sizes share.
+    """Load the weights of a model of other sizes as far as they overlap, by name.
 
-    That is a prefix of the weights, and the centre of kernels (:func:`~vitnas_core.elastic.cut`).
+    The overlap is a prefix of channels and the centre of kernels (:func:`~vitnas_core.elastic.cut`).
 
     Args:
         model: The model, not wrapped for distributed training.
         path: A file that :func:`load_file` reads.
 
     Returns:
-        The share of the model's weights that were loaded.
+        The fraction of the model's weights that was loaded.
 
     Raises:
-        CheckpointError: As :func:`load_file`, or nothing overlaps; the model is unchanged then.
+        CheckpointError: As :func:`load_file`, or nothing overlaps. The model is unchanged then.
     """
     weights, loaded = load_file(path)['state_dict'], 0
     state = model.state_dict()
@@ -151,13 +150,3 @@ def load_overlap(model: nn.Module, path: str | os.PathLike) -> float:
 
 def _first_line(err: Exception) -> str:
     return (str(err).strip() or type(err).__name__).splitlines()[0][:200]
-
-
-def load_from_local(filename: str, map_location: Any) -> Any:
-    """:func:`read` under the name that mmengine's log derives its word from."""
-    return read(filename, map_location)
-
-
-def register() -> None:
-    """Make :func:`read` mmengine's loader of local files."""
-    CheckpointLoader.register_scheme(prefixes='', loader=load_from_local, force=True)

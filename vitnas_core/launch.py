@@ -1,4 +1,4 @@
-"""From a config file and a command line to a runner: what every tool does alike."""
+"""From a config file and a command line to a runner, for every tool."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed
 from mmengine.config import Config, DictAction
 from mmengine.dist import init_dist, is_distributed
 from mmengine.runner import Runner
 
 from .errors import VitnasError
+from .integration.distributed import start_on_cpus
 from .registry import RUNNERS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that ``tools/train.py`` and ``tools/test.py`` share, named as in every OpenMMLab project."""
+    """Add the options of ``tools/train.py`` and ``tools/test.py``, named as in every OpenMMLab project."""
     parser.add_argument('config', help='config file')
     parser.add_argument('--work-dir', help='where logs and results go; defaults to work_dirs/CONFIG')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
@@ -26,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_config(options: argparse.Namespace) -> Config:
-    """The config of a command line, with what it overrides.
+    """Read the config of a command line, with its overrides.
 
     Raises:
-        VitnasError: There is no such file, or it has no model.
+        VitnasError: The file is missing or has no model.
     """
     if not Path(options.config).is_file():
         raise VitnasError(f'there is no config file {options.config}')
@@ -43,16 +42,11 @@ def read_config(options: argparse.Namespace) -> Config:
 
 
 def make_runner(cfg: Config) -> Any:
-    """Build the runner, distributed on CPUs too (mmengine's own start asks for a GPU).
+    """Build the runner; distributed training works on CPUs, too.
 
-    ``runner_type`` asks for another runner than mmengine's, as everywhere in mm.
+    ``runner_type`` selects another runner than mmengine's, as everywhere in mm.
     """
-    if cfg.launcher == 'pytorch' and not torch.cuda.is_available():
-        if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group('gloo')
-        unused = cfg.get('find_unused_parameters', False)
-        wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False, find_unused_parameters=unused)
-        cfg.model_wrapper_cfg = {**wrapper, **cfg.get('model_wrapper_cfg', {}), 'device_ids': None}
+    start_on_cpus(cfg)
     if 'runner_type' not in cfg:
         return Runner.from_cfg(cfg)
     if cfg.launcher != 'none' and not is_distributed():  # mmengine's own runner does it by itself

@@ -29,7 +29,7 @@ from projects.studies.studylib.truth import TrueArch, Truth, choose_archs
 from vitnas_core import zoo
 from vitnas_core.costs import Cost
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import fixed_config
+from vitnas_core.model_configs import fixed_config
 from vitnas_core.registry import MODELS
 from vitnas_core.spaces import Arch
 

@@ -100,7 +100,9 @@ def test_step(step: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     batch = dict(inputs=images(), data_samples=[DataSample().set_gt_label(0) for _ in images()])
     optim = Kept(torch.optim.SGD(model.parameters(), lr=1.0))
     optim.initialize_count_status(model, 0, 10)
-    logs = rule_of(step).step(model, batch, archs, optim)
+    rule = rule_of(step)
+    rule.bind(model.backbone)
+    logs = rule.step(model, batch, archs, optim)
     for i, loss in enumerate(step['losses_in_order']):
         assert logs[f'loss_arch{i}'].item() == pytest.approx(loss, rel=1e-4, abs=1e-5)
     total = torch.cat([gradient.flatten() for gradient in seen['sub'].values()]).norm().item()

@@ -71,7 +71,7 @@ def test_projection(case: dict[str, Any]) -> None:
         if gradients is supernet:
             projection.set_aside(nn.Identity(), optim_wrapper)
     optim_wrapper._inner_count = 1  # as after the backward pass of the first step
-    projection.combine(nn.Identity(), optim_wrapper)
+    projection.combine(optim_wrapper)
     for parameter, gradient in zip(parameters, expected):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-5, atol=1e-8)
 

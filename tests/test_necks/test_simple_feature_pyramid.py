@@ -14,7 +14,7 @@ from tests.families import FAMILIES, Family
 from tests.stock import mask_rcnn, pyramid
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import ArchError, VitnasError
-from vitnas_core.models import check_extracted, extract_model
+from vitnas_core.extract import check_extracted, extract_model
 from vitnas_core.necks import SimpleFeaturePyramid
 
 every_family = pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES.keys())

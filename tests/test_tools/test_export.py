@@ -13,7 +13,7 @@ from tests.families import FAMILIES, Family
 from tools import export
 from vitnas_core.auto import fill_auto
 from vitnas_core.errors import CheckpointError, VitnasError
-from vitnas_core.models import model_config
+from vitnas_core.model_configs import model_config
 
 FAMILY = FAMILIES['autoformer']
 MODEL: dict[str, Any] = dict(

@@ -21,7 +21,7 @@ from vitnas_core import zoo
 from vitnas_core.backbones import S3, AutoFormer
 from vitnas_core.costs import Cost
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import model_config
+from vitnas_core.model_configs import model_config
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DETECTION, SEGMENTATION = (ROOT / 'projects' / task / 'configs' for task in ('detection', 'segmentation'))

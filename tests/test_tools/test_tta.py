@@ -18,7 +18,7 @@ from PIL import Image
 from tests.families import FAMILIES
 from tools import test as tool
 from vitnas_core.errors import CheckpointError, VitnasError
-from vitnas_core.models import model_config
+from vitnas_core.model_configs import model_config
 
 S3 = FAMILIES['s3']
 SUPERNET = dict(type='vitnas.S3', space=S3.space.to_dict(), out_indices=(0, 1), **S3.settings)

@@ -48,7 +48,7 @@ CASES: dict[str, dict[str, Any]] = {
         rule=dict(
             type='vitnas.Sandwich',
             distill=dict(type='vitnas.KLDivergence'),
-            conflict=dict(type='vitnas.GradientProjection', scope='layer'),
+            conflict=dict(type='vitnas.GradientProjection'),
         ),
         optim=dict(optimizer=SGD, accumulative_counts=3),
     ),

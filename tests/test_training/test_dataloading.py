@@ -12,7 +12,7 @@ from mmengine.dataset import DefaultSampler
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from vitnas_core.training import dataloading
-from vitnas_core.training.dataloading import KeyedBatchSampler, SeededDataset, seeded_loader
+from vitnas_core.training.dataloading import KeyedBatchSampler, SeededDataset, SeededLoader
 
 
 class Noise(Dataset):
@@ -33,7 +33,7 @@ class Noise(Dataset):
 
 def loader(workers: int = 0, batch_size: int = 4) -> DataLoader:
     data = Noise()
-    return seeded_loader(
+    return SeededLoader(
         DataLoader(
             data,
             batch_size=batch_size,

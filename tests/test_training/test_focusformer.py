@@ -254,7 +254,7 @@ def test_load_from_takes_over_a_sampler_that_fits_and_says_so_of_others(tmp_path
     train(other)
     (log,) = (tmp_path / 'other').glob('*/*.log')
     words = (
-        'begins untrained: the architecture sampler of the checkpoint does not fit: its step is 500000.0, not 700000.0'
+        'starts untrained: the architecture sampler of the checkpoint does not fit: its step is 500000.0, not 700000.0'
     )
     assert words in log.read_text()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,14 +18,16 @@ from tests.test_training.test_rules import (
     _double_inputs,  # noqa: F401  (a fixture that every test here uses)
     archs_of,
     assert_gradients,
+    bound,
     make_batch,
     make_model,
     single_gradients,
     wrapper,
 )
 from vitnas_core.errors import VitnasError
+from vitnas_core.spaces import Arch
 from vitnas_core.training import BFloat16OptimWrapper
-from vitnas_core.training.projection import ASIDE, GradientProjection, layers_of
+from vitnas_core.training.projection import ASIDE, GradientProjection
 from vitnas_core.training.rules import Sandwich
 from vitnas_core.training.samplers import SandwichSampler, UniformSampler
 
@@ -35,9 +37,10 @@ Gradients = dict[str, Tensor]
 class Torn(Sandwich):
     """The largest learns other labels than the rest, so that there are conflicts in every family."""
 
-    def losses(self, model: Any, data: Any, archs: list) -> Iterator[Tensor]:
-        yield from super().losses(model, wrong(data), archs[:1])
-        yield from super().losses(model, data, archs[1:])
+    def objective(self, model: Any, data: Any) -> Callable[[Arch], Tensor]:
+        coming = iter([super().objective(model, wrong(data))])
+        others = super().objective(model, data)
+        return lambda arch: next(coming, others)(arch)
 
 
 def wrong(batch: dict) -> dict:
@@ -47,8 +50,8 @@ def wrong(batch: dict) -> dict:
     return {**batch, 'data_samples': samples}
 
 
-def sandwich(**options: Any) -> Sandwich:
-    return Torn(conflict=dict(type='vitnas.GradientProjection', **options))
+def sandwich(model: nn.Module, **options: Any) -> Sandwich:
+    return bound(Torn(conflict=dict(type='vitnas.GradientProjection', **options)), model)
 
 
 def pair(model: nn.Module, batch: dict, archs: list) -> tuple[Gradients, Gradients]:
@@ -60,32 +63,18 @@ def pair(model: nn.Module, batch: dict, archs: list) -> tuple[Gradients, Gradien
     return single_gradients(model, wrong(batch), archs[0]), subnets
 
 
-def by_hand(kept: Gradients, other: Gradients, parts: list[list[str]]) -> tuple[Gradients, int]:
-    """Eq. 1 on the vectors of the parts, and how many of them conflict; a gradient that is missing is zero."""
+def by_hand(kept: Gradients, other: Gradients) -> tuple[Gradients, int]:
+    """Eq. 1 on each tensor, and how many of them conflict; a gradient that is missing is zero."""
     like = {**kept, **other}
     found, conflicts = {}, 0
-    for part in parts:
-        names = [name for name in part if name in like]
-        if not names:
-            continue
-        x, y = (
-            torch.cat([side.get(name, torch.zeros_like(like[name])).flatten() for name in names])
-            for side in (kept, other)
-        )
+    for name, tensor in like.items():
+        x, y = (side.get(name, torch.zeros_like(tensor)).flatten() for side in (kept, other))
         if x @ y < 0:
             conflicts += 1
             y = y - (x @ y) / (x @ x) * x
             assert (x @ y) / (x.norm() * y.norm()) >= -1e-12
-        for name, values in zip(names, (x + y).split([like[name].numel() for name in names])):
-            found[name] = values.view_as(like[name])
+        found[name] = (x + y).view_as(tensor)
     return found, conflicts
-
-
-def parts_of(model: nn.Module, scope: str) -> list[list[str]]:
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    if scope == 'layer':
-        return [[names[id(parameter)] for parameter in layer] for layer in layers_of(model).values()]
-    return [list(names.values())] if scope == 'global' else [[name] for name in names.values()]
 
 
 def assert_combined(model: nn.Module, expected: Gradients, rtol: float = 1e-9, atol: float = 1e-12) -> None:
@@ -94,22 +83,21 @@ def assert_combined(model: nn.Module, expected: Gradients, rtol: float = 1e-9, a
 
 
 @pytest.mark.parametrize('name', FAMILIES)
-@pytest.mark.parametrize('scope', ['tensor', 'layer', 'global'])
 @pytest.mark.parametrize('keep', ['subnets', 'supernet'])
-def test_equation_by_hand(name: str, scope: str, keep: str) -> None:
+def test_equation_by_hand(name: str, keep: str) -> None:
     model = make_model(name)
     conflicts = 0
     for seed in range(3):
         archs, batch = archs_of(model, seed), make_batch(seed)
         supernet, subnets = pair(model, batch, archs)
         sides = (subnets, supernet) if keep == 'subnets' else (supernet, subnets)
-        expected, number = by_hand(*sides, parts_of(model, scope))
+        expected, number = by_hand(*sides)
         conflicts += number
         optim = wrapper(model)
-        logs = sandwich(keep=keep, scope=scope).step(model, batch, archs, optim)
+        logs = sandwich(model, keep=keep).step(model, batch, archs, optim)
         assert optim.updates == optim.inner_count == 1 and 'loss_arch3' in logs
         assert_combined(model, expected)
-    assert conflicts or scope == 'global'
+    assert conflicts
 
 
 @pytest.mark.parametrize('name', FAMILIES)
@@ -128,7 +116,7 @@ def test_nothing_that_is_added_opposes_what_is_kept(name: str, precision: torch.
         single.grad = other.clone()
         projection.set_aside(nn.Identity(), optim)
         single.grad = kept.clone()
-        projection.combine(nn.Identity(), optim)
+        projection.combine(optim)
         added = single.grad.double() - kept.double()
         # What is left of a gradient may be less than float32 rounds away when it is added: it is seen in proportion.
         size = added.norm() if precision == torch.float64 else other.norm()
@@ -149,20 +137,19 @@ def test_a_gradient_that_only_one_has_is_kept_once(keep: str) -> None:
     parameters[0].grad = torch.tensor([1.0, 2.0])
     projection.set_aside(nn.Identity(), optim)
     parameters[1].grad = torch.tensor([3.0, 4.0])
-    projection.combine(nn.Identity(), optim)
+    projection.combine(optim)
     assert parameters[0].grad.tolist() == [1, 2] and parameters[1].grad.tolist() == [3, 4]
     assert parameters[2].grad is None
 
 
 @pytest.mark.parametrize('name', ['autoformer', 's3'])
-@pytest.mark.parametrize('scope', ['tensor', 'layer'])
-def test_micro_batches_are_compared_once(name: str, scope: str) -> None:
+def test_micro_batches_are_compared_once(name: str) -> None:
     """Two of 4 images are one of 8, and not the sum of two projections."""
     model = make_model(name)
     batch, archs = make_batch(size=8), archs_of(model)
     parts = [{key: values[i : i + 4] for key, values in batch.items()} for i in (0, 4)]
-    expected, _ = by_hand(*reversed(pair(model, batch, archs)), parts_of(model, scope))
-    optim, rule = wrapper(model, accumulative_counts=2), sandwich(scope=scope)
+    expected, _ = by_hand(*reversed(pair(model, batch, archs)))
+    optim, rule = wrapper(model, accumulative_counts=2), sandwich(model)
     optim.initialize_count_status(model, 0, 4)
     rule.step(model, parts[0], archs, optim)
     supernet, subnets = pair_of(model)
@@ -194,13 +181,13 @@ def test_clips() -> None:
     supernet, subnets = pair(model, batch, archs)
     norm = torch.cat([gradient.flatten() for gradient in subnets.values()]).norm()
     limit = 0.1 * norm.item()
-    expected, _ = by_hand({k: v * 0.1 for k, v in subnets.items()}, supernet, parts_of(model, 'tensor'))
-    sandwich(clip_subnets=limit).step(model, batch, archs, wrapper(model))
+    expected, _ = by_hand({k: v * 0.1 for k, v in subnets.items()}, supernet)
+    sandwich(model, clip_subnets=limit).step(model, batch, archs, wrapper(model))
     assert_combined(model, expected, rtol=1e-5, atol=1e-8)  # torch adds a millionth to the norm
     model.zero_grad()
     optim = OptimWrapper(torch.optim.SGD(model.parameters(), lr=1.0), clip_grad=dict(max_norm=1e-3))
     before = [p.detach().clone() for p in model.parameters()]
-    sandwich(clip_subnets=limit).step(model, batch, archs, optim)
+    sandwich(model, clip_subnets=limit).step(model, batch, archs, optim)
     moved = torch.cat([(a - b).detach().flatten() for a, b in zip(before, model.parameters())])
     assert moved.norm().item() == pytest.approx(1e-3, rel=1e-3)
     along = torch.cat([expected[name].flatten() for name, _ in model.named_parameters()])
@@ -216,7 +203,7 @@ def test_cap_and_eps() -> None:
         kept = subnets[name]
         share = (-(kept * other).sum() / (0.5 + (kept * kept).sum())).clamp(0, 0.01)
         expected[name] = (1 + share) * kept + other
-    sandwich(cap=0.01, eps=0.5).step(model, batch, archs, wrapper(model))
+    sandwich(model, cap=0.01, eps=0.5).step(model, batch, archs, wrapper(model))
     assert_combined(model, expected)
 
 
@@ -226,8 +213,8 @@ def test_start() -> None:
     archs = archs_of(model)
     supernet, subnets = pair(model, batch, archs)
     added = {name: supernet[name] + subnets[name] for name in supernet}
-    projected, _ = by_hand(subnets, supernet, parts_of(model, 'tensor'))
-    rule = sandwich(start=0.25)
+    projected, _ = by_hand(subnets, supernet)
+    rule = sandwich(model, start=0.25)
     for step in range(4):
         optim = wrapper(model)
         optim.initialize_count_status(model, step, 8)
@@ -261,11 +248,11 @@ class Scaled(Watched):
 def test_loss_scaling_changes_nothing(keep: str) -> None:
     model, batch = make_model(), make_batch()
     archs, options = archs_of(model), dict(keep=keep, clip_subnets=0.5, eps=1e-2, cap=1.5)
-    sandwich(**options).step(model, batch, archs, wrapper(model))
+    sandwich(model, **options).step(model, batch, archs, wrapper(model))
     expected = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
     model.zero_grad()
     optim = Scaled(torch.optim.SGD(model.parameters(), lr=0.0), 2.0**16)
-    sandwich(**options).step(model, batch, archs, optim)
+    sandwich(model, **options).step(model, batch, archs, optim)
     assert not optim.skipped
     assert_combined(model, expected, rtol=1e-5, atol=1e-7)
 
@@ -287,7 +274,7 @@ def test_infinities_skip_the_step(monkeypatch: pytest.MonkeyPatch, which: int, k
     monkeypatch.setattr(module, 'add_gradients', lambda *args: (add(*args), overflowing()))
     optim = Scaled(torch.optim.SGD(model.parameters(), lr=1.0), 2.0**10)
     before = [p.detach().clone() for p in model.parameters()]
-    sandwich(keep=keep, clip_subnets=clip).step(model, make_batch(), archs_of(model), optim)
+    sandwich(model, keep=keep, clip_subnets=clip).step(model, make_batch(), archs_of(model), optim)
     assert optim.skipped
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
 
@@ -306,7 +293,7 @@ def test_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GradientProjection, 'combine', noted)
     monkeypatch.setattr('mmpretrain.models.ClsDataPreprocessor.forward', single_precision())
     optim = BFloat16OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.1))
-    sandwich().step(model, make_batch(), archs_of(model), optim)
+    sandwich(model).step(model, make_batch(), archs_of(model), optim)
     for name, parameter in model.named_parameters():
         supernet, subnets = seen[name]
         assert parameter.grad.dtype == torch.float32
@@ -325,12 +312,11 @@ def single_precision() -> Any:
 
 def test_samplers_and_arguments_that_do_not_do() -> None:
     model = make_model()
-    sandwich().check(SandwichSampler(), model)
+    sandwich(model).check(SandwichSampler(), model)
     with pytest.raises(VitnasError, match='`conflict` of vitnas.Sandwich compares others with the largest.*Uniform'):
-        sandwich().check(UniformSampler(), model)
+        sandwich(model).check(UniformSampler(), model)
     for options, words in (
         (dict(keep='both'), '`keep` should be one of subnets, supernet, but got'),
-        (dict(scope='model'), '`scope` should be one of tensor, layer, global, but got'),
         (dict(cap=0.0), '`cap` should be above 0 or None, but got 0.0'),
         (dict(clip_subnets=-1.0), '`clip_subnets` should be above 0'),
         (dict(eps=-1e-6), '`eps` should be at least 0'),
@@ -357,7 +343,7 @@ def test_at_most_one_more_gradient_is_held() -> None:
             held.append(sum(g.numel() for g in gradients))
 
     optim = Counting(torch.optim.SGD(model.parameters(), lr=0.1))
-    sandwich().step(model, batch, archs_of(model), optim)
+    sandwich(model).step(model, batch, archs_of(model), optim)
     size = sum(p.numel() for p in model.parameters())
     assert held[0] <= size and max(held) <= 2 * size
     assert all(p.grad is None and getattr(p, ASIDE) is None for p in model.parameters())

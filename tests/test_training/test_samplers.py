@@ -8,9 +8,7 @@ import pytest
 from tests.families import SMALL_SPACES, SPACES
 from vitnas_core import zoo
 from vitnas_core.errors import VitnasError
-from vitnas_core.registry import ARCH_SAMPLERS
 from vitnas_core.training.samplers import (
-    FixedSampler,
     FocusSampler,
     MultiArchSampler,
     SandwichSampler,
@@ -77,13 +75,6 @@ def test_warm_up_opens_from_the_largest() -> None:
     assert widths(0.25) == widths(1.0) == {192, 216, 240}
 
 
-def test_fixed_takes_what_a_config_says() -> None:
-    arch = zoo.load_arch('autoformer-tiny')
-    sampler = ARCH_SAMPLERS.build(dict(type='FixedSampler', arch='autoformer-tiny'))
-    assert isinstance(sampler, FixedSampler)
-    assert sampler.sample(zoo.load_space('autoformer-tiny'), np.random.default_rng(0), 0.5) == [arch]
-
-
 @pytest.mark.parametrize(
     ('make', 'words'),
     [
@@ -91,10 +82,6 @@ def test_fixed_takes_what_a_config_says() -> None:
         (lambda: MultiArchSampler(0), '`num_archs` should be a whole number above 0, but got 0'),
         (lambda: WarmUpSampler(UniformSampler(), 0), '`fraction` should be above 0 and at most 1, but got 0'),
         (lambda: WarmUpSampler(FocusSampler(224)), 'draws from any part of it; FocusSampler does not'),
-        (
-            lambda: WarmUpSampler(FixedSampler('autoformer-tiny')),
-            'to a sampler that draws from any part of it; FixedSampler does not',
-        ),
     ],
 )
 def test_mistakes(make, words: str) -> None:

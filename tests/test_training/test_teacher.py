@@ -22,6 +22,7 @@ from tests.test_training.test_loop import assert_equal_states
 from tests.test_training.test_rules import (
     _double_inputs,  # noqa: F401  (a fixture that every test here uses)
     archs_of,
+    bound,
     make_batch,
     make_model,
     wrapper,
@@ -109,7 +110,7 @@ def test_the_largest_learns_from_the_teacher_alone(files: list[Path], distilled:
         loss = AdaptiveAlphaDivergence()(student, logits[0].detach()) if distilled else F.cross_entropy(student, labels)
         expected.append(loss)
     gradients = torch.autograd.grad(sum(expected), list(model.parameters()), allow_unused=True)
-    logs = rule.step(model, batch, archs, wrapper(model))
+    logs = bound(rule, model).step(model, batch, archs, wrapper(model))
     for i, loss in enumerate(expected):
         assert logs[f'loss_arch{i}'].item() == pytest.approx(loss.item(), rel=1e-9)
     for parameter, gradient in zip(model.parameters(), gradients):
@@ -232,7 +233,7 @@ def test_what_does_not_do(files: list[Path], tmp_path: Path) -> None:
     rule = Sandwich(teacher=dict(type='vitnas.Teacher', models=tiny(7)))
     rule.check(SandwichSampler(), model)
     with pytest.raises(VitnasError, match='it has 7 and the head of the model has 10'):
-        next(rule.losses(model, data, archs_of(model)))
+        bound(rule, model).objective(model, data)(archs_of(model)[0])
     with pytest.raises(VitnasError, match='`teacher` of vitnas.Sandwich teaches the largest.*UniformSampler does not'):
         rule.check(UniformSampler(), model)
     model.head = None

@@ -14,7 +14,7 @@ from tests.families import FAMILIES
 from tests.reference import read
 from vitnas_core.auto import fill_auto
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import extract_model
+from vitnas_core.extract import extract_model
 from vitnas_core.training.token_labels import TOKEN_SCORE, Box, TokenMix, cut_mix, draw_box, mix_up
 
 DATA = read('vit_resnas', 'token_mix')

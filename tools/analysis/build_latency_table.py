@@ -25,7 +25,7 @@ from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
 from vitnas_core.latency.measure import CPUClock, measure
 from vitnas_core.latency.table import SPEARMAN, LatencyTable
-from vitnas_core.models import model_config
+from vitnas_core.model_configs import model_config
 from vitnas_core.utils.fileio import atomic_write
 
 

@@ -30,7 +30,7 @@ from projects import read_config
 from vitnas_core.auto import owner_of
 from vitnas_core.costs import Cost
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import backbone_of, model_config
+from vitnas_core.model_configs import backbone_of, model_config
 from vitnas_core.utils.counting import count_params
 from vitnas_core.utils.text import table
 

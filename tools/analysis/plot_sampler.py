@@ -21,7 +21,7 @@ import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from projects import read_config
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import model_config
+from vitnas_core.model_configs import model_config
 from vitnas_core.registry import ARCH_SAMPLERS
 from vitnas_core.training.samplers import FocusSampler
 from vitnas_core.utils.text import table

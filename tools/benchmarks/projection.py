@@ -70,6 +70,7 @@ def batch_of(images: int, size: int) -> dict[str, Any]:
 def stepper(model: nn.Module, rule: dict[str, Any], batch: dict[str, Any]) -> Callable[[], None]:
     """A training step, and waiting for a device that works on its own."""
     made, rng = Sandwich(**rule), np.random.default_rng(0)
+    made.bind(elastic_backbone(model))
     optim_wrapper = OptimWrapper(torch.optim.AdamW(model.parameters(), lr=1e-5))
     archs = SandwichSampler(2).sample(elastic_backbone(model).space, rng, 0.0)
 

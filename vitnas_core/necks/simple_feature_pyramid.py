@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import torch.nn.functional as F
 from mmengine.model import BaseModule
-from timm.layers import LayerNorm2d
 from torch import Tensor, nn
 
 from ..errors import VitnasError
@@ -74,6 +73,18 @@ class SimpleFeaturePyramid(BaseModule):
         while len(outs) < self.num_outs:
             outs.append(F.max_pool2d(outs[-1], 1, stride=2))
         return tuple(outs)
+
+
+class LayerNorm2d(nn.LayerNorm):
+    """Layer norm over the channels of each pixel."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, eps=1e-6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) → the same shape."""
+        x = F.layer_norm(x.permute(0, 2, 3, 1), self.normalized_shape, self.weight, self.bias, self.eps)
+        return x.permute(0, 3, 1, 2)
 
 
 def _resize(width: int, scale: float, hidden: int | None) -> tuple[nn.Module, int]:

@@ -24,7 +24,7 @@ from .. import zoo
 from ..costs import Constraint, Cost
 from ..errors import InfeasibleError, VitnasError
 from ..launch import make_runner
-from ..models import backbone_of, space_config
+from ..model_configs import backbone_of, space_config
 from ..registry import RUNNERS
 from ..scoring import in_percent
 from ..spaces import Arch, SearchSpace, stage_dimensions

@@ -1,6 +1,6 @@
-"""Training a supernet: the loop, samplers of architectures, rules, distillation, hooks."""
+"""Supernet training: loops, architecture samplers, rules, distillation, hooks."""
 
-from .distillation import AdaptiveAlphaDivergence, KLDivergence, SoftCrossEntropy
+from .distillation import AdaptiveAlphaDivergence, KLDivergence
 from .layer_decay import LayerDecayOptimWrapperConstructor
 from .loops import SupernetTrainLoop
 from .optim import BFloat16OptimWrapper
@@ -18,7 +18,6 @@ __all__ = [
     'LayerDecayOptimWrapperConstructor',
     'Reinforce',
     'SamplerTrainLoop',
-    'SoftCrossEntropy',
     'SupernetTrainLoop',
     'Teacher',
     'TokenLabelHead',

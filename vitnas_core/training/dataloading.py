@@ -1,9 +1,9 @@
-"""Data loading that can begin anywhere: a sample's randomness depends on its position, not on who loads it.
+"""Data loading that can start anywhere: a sample's randomness depends on its position, not on who loads it.
 
-mmengine seeds workers once; what a worker draws then depends on all that it loaded before, so that a training
-resumed in the middle of an epoch sees other crops, and one with more workers does, too. Here each sample is
-seeded by (seed, pass over the data, position in that pass), whatever the number of workers and ranks. A
-resumed pass skips positions without loading them.
+mmengine seeds workers once. What a worker draws then depends on all that it loaded before. So a training that is
+resumed in the middle of an epoch sees other crops, and so does one with more workers. Here each sample is seeded by
+(seed, pass over the data, position in that pass), whatever the number of workers and ranks. A resumed pass skips
+positions without loading them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..utils.randomness import kept, seed_globals
 
 
 class SampleKey(NamedTuple):
-    """What a batch sampler asks for: the number of a sample, and what seeds its transforms."""
+    """What a batch sampler asks for: the index of a sample and the seed of its transforms."""
 
     number: int
     seed: int
@@ -28,23 +28,23 @@ class SampleKey(NamedTuple):
 
 
 class SeededDataset(Dataset):
-    """A dataset whose samples are asked for by :class:`SampleKey`; everything else is the wrapped one's.
+    """A dataset that loads samples by :class:`SampleKey`; everything else is delegated to the wrapped one.
 
     Args:
         dataset: The dataset.
     """
 
     def __init__(self, dataset: Dataset) -> None:
-        self.dataset = dataset
+        self.dataset: Any = dataset
 
     def __len__(self) -> int:
-        return len(self.dataset)  # type: ignore[arg-type]
+        return len(self.dataset)
 
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
 
     def __getitems__(self, keys: Sequence[SampleKey]) -> list[Any]:
-        """The samples of a batch, each seeded by its key (torch's data loader calls this)."""
+        """Load the samples of a batch, each seeded by its key. torch's data loader calls this."""
         with kept():
             return [self._load(key) for key in keys]
 
@@ -53,7 +53,7 @@ class SeededDataset(Dataset):
         return self.dataset[key.number]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Hooks that change a recipe set the pipeline of ``dataloader.dataset``."""
+        """Set attributes of the wrapped dataset: hooks that change a recipe set ``dataloader.dataset.pipeline``."""
         if name == 'dataset':
             object.__setattr__(self, name, value)
         else:
@@ -66,7 +66,7 @@ class SeededDataset(Dataset):
 
 
 class KeyedBatchSampler:
-    """A batch sampler that numbers the samples of a pass and can begin behind the first batches.
+    """A batch sampler that numbers the samples of a pass and can skip its first batches.
 
     Args:
         batch_sampler: The batch sampler to wrap.
@@ -78,7 +78,7 @@ class KeyedBatchSampler:
         self.seed = self.data_pass = self.first_batch = 0
 
     def start(self, seed: int, data_pass: int, first_batch: int) -> None:
-        """Say what the next iteration is: a pass over the data, from a batch on."""
+        """Set where the next iteration starts: the pass over the data and its first batch."""
         self.seed, self.data_pass, self.first_batch = seed, data_pass, first_batch
         if hasattr(self.sampler, 'seed'):  # a resumed training's seed may not be the one that it was built with
             self.sampler.seed = seed
@@ -98,24 +98,34 @@ class KeyedBatchSampler:
             position += len(batch)
 
 
-def seeded_loader(loader: DataLoader) -> DataLoader:
-    """The same data loader with keyed samples; its ``batch_sampler`` is a :class:`KeyedBatchSampler`.
+class SeededLoader(DataLoader):
+    """The same data loader with keyed samples.
+
+    Args:
+        loader: The data loader.
+
+    Attributes:
+        batches (KeyedBatchSampler): Says where the next iteration starts.
 
     Raises:
         VitnasError: The data loader does not make batches.
     """
-    if loader.batch_sampler is None:
-        raise VitnasError('the training data loader should make batches: give it a batch_size')
-    more: dict[str, Any] = {'prefetch_factor': loader.prefetch_factor} if loader.num_workers else {}
-    return DataLoader(
-        SeededDataset(loader.dataset),
-        batch_sampler=KeyedBatchSampler(loader.batch_sampler),  # type: ignore[arg-type]
-        num_workers=loader.num_workers,
-        collate_fn=loader.collate_fn,
-        pin_memory=loader.pin_memory,
-        timeout=loader.timeout,
-        worker_init_fn=loader.worker_init_fn,
-        multiprocessing_context=loader.multiprocessing_context,
-        persistent_workers=loader.persistent_workers,
-        **more,
-    )
+
+    def __init__(self, loader: DataLoader) -> None:
+        if loader.batch_sampler is None:
+            raise VitnasError('the training data loader should make batches: give it a batch_size')
+        more: dict[str, Any] = {'prefetch_factor': loader.prefetch_factor} if loader.num_workers else {}
+        self.batches = KeyedBatchSampler(loader.batch_sampler)
+        batches: Any = self.batches  # torch's annotation asks for numbers of samples instead of keys
+        super().__init__(
+            SeededDataset(loader.dataset),
+            batch_sampler=batches,
+            num_workers=loader.num_workers,
+            collate_fn=loader.collate_fn,
+            pin_memory=loader.pin_memory,
+            timeout=loader.timeout,
+            worker_init_fn=loader.worker_init_fn,
+            multiprocessing_context=loader.multiprocessing_context,
+            persistent_workers=loader.persistent_workers,
+            **more,
+        )

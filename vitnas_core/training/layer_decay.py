@@ -1,4 +1,4 @@
-"""Optimizer groups by depth: smaller learning rates for earlier layers, no weight decay for norms and positions."""
+"""Layer-wise learning rates: smaller ones for earlier layers, no weight decay for norms and positions."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _DEFAULTS = {'layer_decay': 1.0, 'position_decay_mult': 0.0, 'norm_decay_mult': 
 
 @OPTIM_WRAPPER_CONSTRUCTORS.register_module()
 class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
-    """mmengine's constructor, which also asks the backbone how deep each weight lies and which are positions.
+    """mmengine's constructor with layer-wise learning rates, for any model with an elastic backbone.
 
-    For any model with a backbone of ours. ``paramwise_cfg`` takes, beside everything that mmengine's takes:
+    ``paramwise_cfg`` also takes:
 
-    - ``layer_decay``: a weight of the backbone at depth d of n has the learning rate ``lr · layer_decay^(n − d)``, that
-      of everything behind the backbone is ``lr`` (BEiT, arXiv 2106.08254; ViTDet). Defaults to 1: the same for all.
-    - ``position_decay_mult``: weight decay of the backbone's tokens, position tables and scalings. Defaults to 0.
-    - ``norm_decay_mult``: weight decay of norms. Defaults to 0 here.
+    - ``layer_decay``: a backbone weight at depth d of n has the learning rate ``lr · layer_decay^(n − d)``; everything
+      behind the backbone has ``lr`` (BEiT, arXiv 2106.08254; ViTDet). Defaults to 1: one rate for all.
+    - ``position_decay_mult``: factor of the weight decay of tokens, position tables and scaling vectors. Defaults to 0.
+    - ``norm_decay_mult``: factor of the weight decay of norms. Defaults to 0 here.
 
-    Weights with the same settings share a group, so that the optimizer makes few steps.
+    Weights with equal settings are in one group, so that the optimizer takes few steps.
 
     Args:
         optim_wrapper_cfg: Config of the optimizer wrapper; its optimizer gives ``lr`` and ``weight_decay``.
-        paramwise_cfg: See above. Defaults to None.
+        paramwise_cfg: Settings by kind of weight, see above. Defaults to None.
 
     Raises:
         VitnasError: The optimizer gives no ``lr`` or ``weight_decay``, ``layer_decay`` is not above 0 up to 1, or
@@ -45,12 +45,12 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         decay = self.paramwise_cfg['layer_decay']
         if not isinstance(decay, (int, float)) or not 0 < decay <= 1:
             raise VitnasError(f'`layer_decay` should be above 0 and at most 1, but got {decay!r}')
-        share = self.paramwise_cfg['position_decay_mult']
-        if not isinstance(share, (int, float)) or not share >= 0:
-            raise VitnasError(f'`position_decay_mult` should be a number of at least 0, but got {share!r}')
+        factor = self.paramwise_cfg['position_decay_mult']
+        if not isinstance(factor, (int, float)) or not factor >= 0:
+            raise VitnasError(f'`position_decay_mult` should be a number of at least 0, but got {factor!r}')
 
     def _validate_cfg(self) -> None:
-        """Called by mmengine's, once the optimizer is known."""
+        """Check the optimizer; mmengine's constructor calls this."""
         for name, value in (('lr', self.base_lr), ('weight_decay', self.base_wd)):
             if value is None:
                 raise VitnasError(f'the optimizer of {type(self).__name__} should give `{name}`, but got none')
@@ -63,9 +63,9 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         prefix: str = '',
         is_dcn_module: int | float | None = None,
     ) -> None:
-        """Add the parameters of a module and, of the whole model, set what depends on the backbone."""
+        """Add the parameters of a module; for the whole model, also set what depends on the backbone."""
         super().add_params(params, module, prefix, is_dcn_module)
-        if prefix:  # mmengine's comes here for every part of the model
+        if prefix:  # mmengine calls this for every part of the model
             return
         names = {id(parameter): name for name, parameter in module.named_parameters()}
         backbone = elastic_backbone(module)
@@ -75,7 +75,7 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         groups: dict[tuple, dict[str, Any]] = {}
         for group in params:
             name = names.pop(id(group['params'][0]), None)
-            if name is None:  # a parameter that several modules share comes once for each
+            if name is None:  # a parameter of several modules comes once for each of them
                 continue
             if name.startswith(where):
                 inner = name.removeprefix(where)

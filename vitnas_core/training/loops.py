@@ -1,24 +1,27 @@
-"""``SupernetTrainLoop``: each step a sampler says which architectures, and a rule turns them into gradients."""
+"""``SupernetTrainLoop``: a sampler picks the architectures of each step, a rule turns them into gradients."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from mmcv.ops import SyncBatchNorm
 from mmengine.dataset import InfiniteSampler
 from mmengine.dist import get_rank
 from mmengine.runner import BaseLoop, Runner
-from mmpretrain.models import GlobalAveragePooling, ImageClassifier, LinearClsHead
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from ..backbones import ElasticBackbone, elastic_backbone, unwrap
+from ..costs import as_size
 from ..errors import VitnasError
+from ..integration.runner import run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
-from ..utils.randomness import run_seed, seeded
-from .dataloading import KeyedBatchSampler, seeded_loader
+from ..utils.randomness import seeded
+from .dataloading import SeededLoader
 from .hooks import SamplerStateHook
 from .rules import TrainingRule
 from .samplers import ArchSampler
@@ -28,24 +31,24 @@ from .samplers import ArchSampler
 class SupernetTrainLoop(BaseLoop):
     """Train a model with an elastic backbone, by epochs or by iterations.
 
-    Every step's randomness (architectures, augmentation, drop path) is a function of the seed and of where
-    the training is. So every rank draws the same architectures without a message, and a training that was
-    stopped at any step and resumed goes on bit for bit as if it had not been.
+    All randomness of a step (architectures, augmentation, drop path) depends only on the seed and the step. So every
+    rank draws the same architectures without communication. A training that is stopped at any step and resumed goes
+    on bit for bit as if it had not been stopped.
 
     Args:
         runner: The runner.
-        dataloader: The training data, or its config.
-        sampler: Which architectures a step trains.
-        rule: How they become gradients.
-        max_epochs: How long, or
-        max_iters: how long; exactly one of the two is given.
-        val_begin: The first epoch (or iteration) after which the val loop may run. Defaults to 1.
-        val_interval: Every how many epochs (or iterations) the val loop runs, at the largest architecture.
-            Defaults to 1.
+        dataloader: The training data, or their config.
+        sampler: Picks the architectures of a step.
+        rule: Turns them into gradients.
+        max_epochs: Number of epochs. Give either this or ``max_iters``.
+        max_iters: Number of iterations.
+        val_begin: First epoch (or iteration) after which the val loop may run. Defaults to 1.
+        val_interval: Number of epochs (or iterations) between two runs of the val loop, which validates the largest
+            architecture. Defaults to 1.
 
     Raises:
-        VitnasError: Both or neither length is given, the model has no elastic backbone, rule and sampler do not
-            fit, or both sides of a bilateral backbone cannot be trained with this head.
+        VitnasError: Both lengths are given or none, the model has no elastic backbone, rule and sampler do not fit, or
+            the head does not allow the backbone's ``sharing``.
     """
 
     def __init__(
@@ -67,20 +70,18 @@ class SupernetTrainLoop(BaseLoop):
         self.backbone = elastic_backbone(runner.model)
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
         self.rule: TrainingRule = RULES.build(rule) if isinstance(rule, dict) else rule
+        self.rule.bind(self.backbone)
         self.rule.check(self.sampler, unwrap(runner.model))
         self.sampler.bind(self.backbone.space, self.backbone.price, run_seed(runner))
         runner.register_hook(SamplerStateHook(self.sampler))
-        for arch in self.sampler.sample(self.backbone.space, np.random.default_rng(0), 1.0):
-            self.backbone.check_fits(arch)
         _check_wrapper(runner.model)
         _check_norms(self.backbone)
         _check_sides(self.backbone, unwrap(runner.model))
         super().__init__(runner, dataloader)
-        self.dataloader: DataLoader = seeded_loader(self.dataloader)
-        self._batches: KeyedBatchSampler = self.dataloader.batch_sampler  # type: ignore[assignment]
+        self.dataloader: SeededLoader = SeededLoader(self.dataloader)
         self.by_epoch = max_epochs is not None
         # Infinite samplers never end a pass: all iterations are one.
-        self._endless = isinstance(self._batches.sampler, InfiniteSampler)
+        self._endless = isinstance(self.dataloader.batches.sampler, InfiniteSampler)
         if self.by_epoch and self._endless:
             raise VitnasError('an InfiniteSampler never ends an epoch: give SupernetTrainLoop `max_iters`')
         self._max_epochs = max_epochs if max_epochs is not None else 1
@@ -123,7 +124,7 @@ class SupernetTrainLoop(BaseLoop):
         return self.runner.model
 
     def _check_length(self) -> None:
-        """Count anew where a resumed training has epochs of another length: more ranks, or other batches."""
+        """Correct the iteration if the epochs of a resumed training have another length (more ranks, other batches)."""
         hub, length = self.runner.message_hub, len(self.dataloader)
         before = hub.get_info('epoch_length', length) if self._iter else length
         hub.update_info('epoch_length', length)
@@ -138,7 +139,7 @@ class SupernetTrainLoop(BaseLoop):
         self.runner.call_hook('before_train_epoch')
         self.runner.model.train()
         first = self._iter - self._epoch * len(self.dataloader)  # not 0 when resumed in the middle of an epoch
-        self._batches.start(self._seed, self._epoch, first)
+        self.dataloader.batches.start(self._seed, self._epoch, first)
         for index, batch in enumerate(self.dataloader, start=first):
             self._run_step(index, batch)
         self.runner.call_hook('after_train_epoch')
@@ -146,11 +147,11 @@ class SupernetTrainLoop(BaseLoop):
         self._validate(self._epoch, self._max_epochs)
 
     def _run_iterations(self) -> None:
-        """mmengine's convention: the whole training is one epoch to the hooks."""
+        """Train by iterations. To hooks the whole training is one epoch, as in mmengine."""
         self.runner.call_hook('before_train_epoch')
         while self._iter < self._max_iters and not self.stop_training:
             data_pass, first = (0, self._iter) if self._endless else divmod(self._iter, len(self.dataloader))
-            self._batches.start(self._seed, data_pass, first)
+            self.dataloader.batches.start(self._seed, data_pass, first)
             for batch in self.dataloader:
                 self.runner.model.train()
                 self._run_step(self._iter, batch)
@@ -170,7 +171,7 @@ class SupernetTrainLoop(BaseLoop):
         self._iter += 1
 
     def _validate(self, done: int, total: int) -> None:
-        """Run the val loop at the largest architecture where it is due."""
+        """Validate the largest architecture if it is due."""
         due = done >= self.val_begin and (done % self.val_interval == 0 or done == total)
         if self.runner.val_loop is not None and due:
             self.backbone.set_arch(self.backbone.space.largest())
@@ -178,10 +179,10 @@ class SupernetTrainLoop(BaseLoop):
 
 
 def _check_norms(backbone: ElasticBackbone) -> None:
-    """A batch norm that mmengine has made a synchronised one has one width."""
-    shared = {part for module in backbone.entry_modules() for part in module.modules()}
+    """Refuse elastic batch norms that mmengine has replaced by synchronised ones, which have one width."""
+    common = {part for module in backbone.entry_modules() for part in module.modules()}
     kinds = (nn.SyncBatchNorm, SyncBatchNorm)
-    found = [name for name, part in backbone.named_modules() if isinstance(part, kinds) and part not in shared]
+    found = [name for name, part in backbone.named_modules() if isinstance(part, kinds) and part not in common]
     if found:
         raise VitnasError(
             f'`sync_bn` makes {found[0]} and other batch norms of the backbone fixed ones, in which architectures '
@@ -190,22 +191,53 @@ def _check_norms(backbone: ElasticBackbone) -> None:
 
 
 def _check_sides(backbone: ElasticBackbone, model: nn.Module) -> None:
-    """A backbone sums the features of both sides, which is BCNet's sum of logits where all behind it is linear."""
-    if len(backbone.pattern.sides) == 1:
+    """Refuse to train both sides of a pattern unless all behind the backbone is linear.
+
+    The backbone sums the features of both sides. That is BCNet's sum of logits only if the logits are an affine
+    function of the features.
+    """
+    if len(backbone.pattern.sides) == 1 or _is_affine_behind(backbone, model):
         return
-    neck, head = getattr(model, 'neck', None), getattr(model, 'head', None)
-    pooled = neck is None or isinstance(neck, GlobalAveragePooling)
-    if not (isinstance(model, ImageClassifier) and pooled and isinstance(head, LinearClsHead)):
-        parts = ', '.join(type(part).__name__ for part in (neck, head) if part is not None)
-        raise VitnasError(
-            f"`sharing='{backbone.pattern.name}'` trains the sum of both sides, for which a supernet should be an "
-            f'ImageClassifier with a LinearClsHead, behind GlobalAveragePooling or no neck, but got '
-            f'{type(model).__name__}{f" with {parts}" if parts else ""}: use another `sharing`'
-        )
+    parts = [getattr(model, name, None) for name in ('neck', 'head')]
+    names = ', '.join(type(part).__name__ for part in parts if part is not None)
+    raise VitnasError(
+        f"`sharing='{backbone.pattern.name}'` trains the sum of both sides, for which all behind the backbone "
+        f'should be linear, e.g. average pooling and a linear layer, but got {type(model).__name__}'
+        f'{f" with {names}" if names else ""}: use another `sharing`'
+    )
+
+
+@torch.no_grad()
+def _is_affine_behind(backbone: ElasticBackbone, model: nn.Module) -> bool:
+    """Return whether a model's raw output is one tensor that is affine in the features, judged by random ones."""
+    reference = next(backbone.parameters())
+    images = reference.new_zeros(1, 3, *as_size('img_size', backbone.settings.get('img_size') or 224))
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    found = []
+    try:
+        for factors in ((1, 1), (0, 0), (1, 0), (0, 1)):
+            with backbone.register_forward_hook(partial(_replace_features, factors)):
+                found.append(model(images, mode='tensor'))
+    except Exception:  # the model gives no raw output for images alone
+        return False
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    if not all(isinstance(output, Tensor) for output in found):
+        return False
+    both, neither, first, second = found
+    return torch.allclose(both + neither, first + second, rtol=1e-3, atol=1e-4 * float(both.abs().max()))
+
+
+def _replace_features(factors: tuple[int, int], module: nn.Module, args: Any, outputs: tuple[Tensor, ...]) -> Any:
+    """Replace features by a sum of two random ones, the same in every call, times the factors."""
+    drawn = torch.Generator().manual_seed(0)
+    return tuple(sum(f * torch.randn(x.shape, generator=drawn).to(x) for f in factors) for x in outputs)
 
 
 def _check_wrapper(model: nn.Module) -> None:
-    """A subnet leaves parameters unused, which torch's wrapper must be told."""
+    """Refuse a distributed wrapper that expects every parameter to be used: a subnet leaves some unused."""
     if isinstance(model, DistributedDataParallel) and not model.find_unused_parameters:
         raise VitnasError(
             'a supernet in distributed training needs `find_unused_parameters = True` in its config (or in its '

@@ -1,4 +1,4 @@
-"""Mixed precision in bfloat16, which needs no loss scaling and runs on CPUs too."""
+"""Mixed precision in bfloat16: no loss scaling, on CPUs too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from mmengine.optim import OptimWrapper
 from torch import nn
 
-from .. import compat
+from ..integration.bfloat16 import bfloat16_in_float32
 from ..registry import OPTIM_WRAPPERS
 
 
@@ -17,14 +17,14 @@ from ..registry import OPTIM_WRAPPERS
 class BFloat16OptimWrapper(OptimWrapper):
     """mmengine's ``OptimWrapper`` with the forward pass under bfloat16 autocast.
 
-    mmengine's ``AmpOptimWrapper`` refuses the CPU. Arguments, accumulation and clipping are as ever. What mmcv and
-    mmdet cannot do in bfloat16 stays in float32 (:func:`~vitnas_core.compat.bfloat16_in_float32`).
+    mmengine's ``AmpOptimWrapper`` refuses the CPU. Arguments, accumulation and clipping are unchanged. What mmcv and
+    mmdet cannot do in bfloat16 runs in float32 (:func:`~vitnas_core.integration.bfloat16.bfloat16_in_float32`).
     """
 
     @contextlib.contextmanager
     def optim_context(self, model: nn.Module) -> Iterator[None]:
-        """Autocast on the device of the model, and no exchange of gradients while they accumulate."""
-        compat.bfloat16_in_float32()  # here, as the model's toolbox is imported by now
+        """Autocast on the model's device; ranks exchange no gradients while they accumulate."""
+        bfloat16_in_float32()  # here, as the model's toolbox is imported by now
         device = next(model.parameters()).device.type
         with super().optim_context(model), torch.autocast(device, torch.bfloat16):
             yield

@@ -1,4 +1,4 @@
-"""Gradient projection: what of one gradient opposes the other is taken away before they are added (NASViT, Sec. 3)."""
+"""Gradient projection: remove the part of one gradient that opposes the other, then add them (NASViT, Sec. 3)."""
 
 from __future__ import annotations
 
@@ -11,56 +11,54 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 
 from ..errors import VitnasError
+from ..integration.steps import progress
 from ..registry import CONFLICTS
 
 ASIDE = 'grad_aside'
-"""Attribute of a parameter that holds its second gradient: between two steps that accumulate, the subnets'."""
+"""Attribute of a parameter that holds its second gradient; between accumulating steps, that of the subnets."""
 
-_KEEPS, _SCOPES = ('subnets', 'supernet'), ('tensor', 'layer', 'global')
+_KEEPS = ('subnets', 'supernet')
 
 
 @CONFLICTS.register_module()
 class GradientProjection:
-    """Where supernet and subnets disagree, one of the two goes first (NASViT, Eq. 1).
+    """Give one side priority where the gradients of supernet and subnets disagree (NASViT, Eq. 1).
 
-    With ∇ℓ_sup of the largest architecture and ∇ℓ_sub summed over the others of a step, and the subnets kept:
+    ∇ℓ_sup is the gradient of the largest architecture, ∇ℓ_sub the sum over the others of a step. If the subnets are
+    kept:
 
         g = ∇ℓ_sub + proj(∇ℓ_sup),  proj(∇ℓ_sup) = ∇ℓ_sup − min(0, ⟨∇ℓ_sup, ∇ℓ_sub⟩) / ‖∇ℓ_sub‖² · ∇ℓ_sub
 
-    so that what is added never opposes what is kept. Both accumulate over the micro-batches of an update and are
-    exchanged between processes before they are compared. ``clip_grad`` of the optimizer wrapper sees g.
+    so that what is added never opposes what is kept. Each parameter tensor is compared by itself, as in the published
+    code. Both gradients accumulate over the micro-batches of an update, and processes exchange both before they are
+    compared. ``clip_grad`` of the optimizer wrapper sees g.
 
     The published code is ``dict(cap=2.0, eps=1e-6, clip_subnets=1.0, start=101 / 400)``.
 
     Args:
-        keep: ``'subnets'`` as above; ``'supernet'``: the other way round (Prioritize (sup) of Table 7).
-            Defaults to ``'subnets'``.
-        scope: What is compared. ``'tensor'``: one parameter at a time, as in the published code; ``'layer'``: all
-            parameters of a module together, the paper's word; ``'global'``: all of the model. A gradient that is
-            missing counts as zero. Defaults to ``'tensor'``.
-        cap: Largest multiple of the kept gradient that is added. Defaults to None: there is none.
-        eps: Added to the squared norm that divides. Defaults to 0.
-        clip_subnets: Largest norm of all subnets' gradients together, clipped before they are compared; the supernet's
-            is left alone. Defaults to None: they are not clipped.
-        start: For which part of the training gradients are only added. Defaults to 0.
+        keep: ``'subnets'`` as above, or ``'supernet'``, the other way round (Prioritize (sup) in Table 7). Defaults to
+            ``'subnets'``.
+        cap: Largest multiple of the kept gradient that is added. Defaults to None: no limit.
+        eps: Added to the squared norm in the denominator. Defaults to 0.
+        clip_subnets: Largest norm of the subnets' gradient, clipped before the comparison. The supernet's gradient is
+            not clipped. Defaults to None: no clipping.
+        start: Fraction of the training in which gradients are only added. Defaults to 0.
 
     Raises:
-        VitnasError: An argument is out of range; in the first step: torch's distributed wrapper has
+        VitnasError: An argument is out of range. In the first step: torch's distributed wrapper has
             ``gradient_as_bucket_view``, which leaves no room for a second gradient.
     """
 
     def __init__(
         self,
         keep: str = 'subnets',
-        scope: str = 'tensor',
         cap: float | None = None,
         eps: float = 0.0,
         clip_subnets: float | None = None,
         start: float = 0.0,
     ) -> None:
-        for name, value, known in (('keep', keep, _KEEPS), ('scope', scope, _SCOPES)):
-            if value not in known:
-                raise VitnasError(f'`{name}` should be one of {", ".join(known)}, but got {value!r}')
+        if keep not in _KEEPS:
+            raise VitnasError(f'`keep` should be one of {", ".join(_KEEPS)}, but got {keep!r}')
         for name, number in (('cap', cap), ('clip_subnets', clip_subnets)):
             if number is not None and not number > 0:
                 raise VitnasError(f'`{name}` should be above 0 or None, but got {number!r}')
@@ -68,15 +66,15 @@ class GradientProjection:
             raise VitnasError(f'`eps` should be at least 0, but got {eps!r}')
         if not 0 <= start <= 1:
             raise VitnasError(f'`start` should be from 0 to 1, but got {start!r}')
-        self.keep, self.scope, self.cap, self.eps = keep, scope, cap, eps
+        self.keep, self.cap, self.eps = keep, cap, eps
         self.clip_subnets, self.start = clip_subnets, start
 
     def set_aside(self, model: nn.Module, optim_wrapper: OptimWrapper) -> None:
-        """Put the supernet's gradients aside: what follows is added to the subnets'.
+        """Put the supernet's gradients aside; the next backward passes add to the subnets'.
 
         Args:
             model: The model, perhaps wrapped for distributed training.
-            optim_wrapper: Whose parameters are trained.
+            optim_wrapper: Holds the trained parameters.
         """
         parameters = _trained(optim_wrapper)
         _swap(parameters)
@@ -89,12 +87,11 @@ class GradientProjection:
             if optim_wrapper.should_sync():
                 _mark_used(parameters)
 
-    def combine(self, model: nn.Module, optim_wrapper: OptimWrapper) -> None:
-        """Make one gradient of both where an update is due; else leave both to accumulate further.
+    def combine(self, optim_wrapper: OptimWrapper) -> None:
+        """Combine both gradients if an update is due; otherwise both go on accumulating.
 
         Args:
-            model: The model, perhaps wrapped for distributed training.
-            optim_wrapper: Whose parameters are trained.
+            optim_wrapper: Holds the trained parameters.
         """
         parameters = _trained(optim_wrapper)
         if not optim_wrapper.should_update():
@@ -110,50 +107,32 @@ class GradientProjection:
             setattr(parameter, ASIDE, None)
         kept, other = (subnets, supernet) if self.keep == 'subnets' else (supernet, subnets)
         if self._started(optim_wrapper):
-            self._project(kept, other, self._groups(model, parameters), self.eps * scale**2)
+            self._project(kept, other, self.eps * scale**2)
         for parameter, gradient in zip(parameters, _added(kept, other)):
             parameter.grad = gradient
 
     @torch.no_grad()
-    def _project(
-        self, kept: list[Tensor | None], other: list[Tensor | None], groups: Tensor | None, eps: float
-    ) -> None:
-        """Add to the kept gradients, in place, what takes from the others all that opposes them."""
-        places = [i for i, gradient in enumerate(kept) if gradient is not None]
-        ours = [gradient for gradient in kept if gradient is not None]
-        if not ours:
+    def _project(self, kept: list[Tensor | None], other: list[Tensor | None], eps: float) -> None:
+        """Add to each kept gradient, in place, the multiple of itself that cancels the opposing part of the other."""
+        pairs = [(a, b) for a, b in zip(kept, other) if a is not None]
+        if not pairs:
             return
-        theirs = [other[i] for i in places]
-        squares = torch.stack([_dot(a, a) for a in ours])
+        squares = torch.stack([_dot(a, a) for a, _ in pairs])
         zero = torch.zeros_like(squares[0])
-        products = torch.stack([zero if b is None else _dot(a, b) for a, b in zip(ours, theirs)])
-        if groups is not None:
-            own = groups[places].to(squares.device)
-            sums = squares.new_zeros(2, int(groups.max()) + 1).index_add_(1, own, torch.stack([squares, products]))
-            squares, products = sums[:, own]
+        products = torch.stack([zero if b is None else _dot(a, b) for a, b in pairs])
         opposed = (products < 0) & (squares + eps > 0)
-        shares = torch.where(opposed, -products / (squares + eps), 0.0).clamp(0, self.cap)
-        torch._foreach_mul_(ours, list((1 + shares).unbind()))
-
-    def _groups(self, model: nn.Module, parameters: list[nn.Parameter]) -> Tensor | None:
-        """Which parameters are compared together, as a number each; None where each is by itself."""
-        if self.scope == 'tensor':
-            return None
-        if self.scope == 'global':
-            return torch.zeros(len(parameters), dtype=torch.int64)
-        layers = {id(parameter): name for name, part in layers_of(model).items() for parameter in part}
-        numbers = {name: i for i, name in enumerate(dict.fromkeys(layers.values()))}
-        return torch.tensor([numbers[layers[id(parameter)]] for parameter in parameters])
+        factors = torch.where(opposed, -products / (squares + eps), 0.0).clamp(0, self.cap)
+        torch._foreach_mul_([a for a, _ in pairs], list((1 + factors).unbind()))
 
     def _started(self, optim_wrapper: OptimWrapper) -> bool:
         if self.start == 0:
             return True
-        done, total = optim_wrapper._inner_count - 1, optim_wrapper._max_counts  # this step is counted already
-        return total > 0 and done / total >= self.start
+        done = progress(optim_wrapper)
+        return done is not None and done >= self.start
 
 
 def layers_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """The trainable parameters by the module that owns them, such as weight and bias, in the order of the network."""
+    """Return the trainable parameters of each module that has its own, e.g. weight and bias, in network order."""
     layers: dict[str, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -166,7 +145,7 @@ def _trained(optim_wrapper: OptimWrapper) -> list[nn.Parameter]:
 
 
 def _swap(parameters: list[nn.Parameter]) -> None:
-    """Exchange the gradient of each parameter and the one aside; nothing is copied."""
+    """Swap the gradient of each parameter with the one aside, without a copy."""
     for parameter in parameters:
         aside, gradient = getattr(parameter, ASIDE, None), parameter.grad
         parameter.grad = aside
@@ -176,8 +155,8 @@ def _swap(parameters: list[nn.Parameter]) -> None:
 def _mark_used(parameters: list[nn.Parameter]) -> None:
     """Tell torch's distributed wrapper which parameters have accumulated gradients.
 
-    It forgets that with every exchange, also that of the supernet's, and would leave out of the subnets' exchange
-    what only earlier micro-batches used. Adding nothing to a gradient makes it notice.
+    The wrapper forgets this with every exchange, also that of the supernet's gradients. It would then leave parameters
+    that only earlier micro-batches used out of the subnets' exchange. Adding zero to a gradient marks it as used.
     """
     used = [parameter for parameter in parameters if parameter.grad is not None]
     if used:
@@ -185,7 +164,7 @@ def _mark_used(parameters: list[nn.Parameter]) -> None:
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """⟨a, b⟩ in float32 at least, without a copy of either."""
+    """Return ⟨a, b⟩ in float32 or better, without a copy of either."""
     if a.dtype.itemsize < 4:
         a, b = a.float(), b.float()
     return torch.dot(a.reshape(-1), b.reshape(-1))
@@ -193,7 +172,7 @@ def _dot(a: Tensor, b: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _added(a: list[Tensor | None], b: list[Tensor | None]) -> list[Any]:
-    """The sum of each pair, in place of the first; what is missing counts as zero."""
+    """Add each pair in place of the first; a missing gradient counts as zero."""
     both = [(x, y) for x, y in zip(a, b) if x is not None and y is not None]
     if both:
         torch._foreach_add_([x for x, _ in both], [y for _, y in both])

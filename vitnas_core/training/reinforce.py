@@ -1,4 +1,4 @@
-"""REINFORCE on an architecture sampler, and the rewards of a supernet (FocusFormer, Eq. 6 to 8 and Alg. 2)."""
+"""REINFORCE on an architecture sampler, with rewards from a supernet (FocusFormer, Eq. 6 to 8 and Alg. 2)."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from torch import Tensor
 from ..backbones import elastic_backbone, unwrap
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
+from ..integration.runner import run_seed, test_dataloader
 from ..recalibration import elastic_norms, recalibrate
 from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
-from ..utils.randomness import run_seed
-from .dataloading import KeyedBatchSampler, seeded_loader
+from .dataloading import SeededLoader
 from .samplers import ArchSampler, FocusSampler
 
 _KEY = 2
-"""Last word of the key of an iteration's randomness; steps of the supernet have 1, samples 0."""
+"""Last word of the random key of an iteration; steps of the supernet have 1, samples 0."""
 
 
 class Reinforce:
-    """Ascends E[R ∇ log π(α)], the gradient of the expected reward (Eq. 8).
+    """Ascend E[R ∇ log π(α)], the gradient of the expected reward (Eq. 8).
 
     The reward of an architecture α drawn for a budget B is R = accuracy − β |B / C(α) − 1| (Eq. 7).
 
     Args:
-        sampler: What is trained, bound to its space.
+        sampler: The sampler to train, bound to its space.
         optimizer: Config of the optimizer.
-        beta: Weight β of missing the budget. Defaults to 0.07, as in the paper.
-        num_archs: Architectures of one iteration, each with a budget of its own. Defaults to 1, as in the paper.
-        baseline: Decay of a moving average of the rewards, one a budget of the grid, which is subtracted from a
-            reward: the same gradient on average, with less noise. Defaults to None: none, as in the paper.
-        entropy: Weight of the entropy of π, which is added to the objective. Defaults to 0, as in the paper.
+        beta: Weight β of the missed budget. Defaults to 0.07, as in the paper.
+        num_archs: Number of architectures per iteration, each with its own budget. Defaults to 1, as in the paper.
+        baseline: Decay of a moving average of rewards, one per budget of the grid. It is subtracted from a reward: the
+            same expected gradient with less noise. Defaults to None: no baseline, as in the paper.
+        entropy: Weight of the entropy of π in the objective. Defaults to 0, as in the paper.
 
     Raises:
         VitnasError: A number is out of range.
@@ -71,11 +71,11 @@ class Reinforce:
         self.drawn = torch.zeros(len(sampler.grid), dtype=torch.bool)
 
     def step(self, rng: np.random.Generator, accuracy: Callable[[Arch], float]) -> dict[str, float]:
-        """One iteration: draw budgets and architectures, reward them, update θ.
+        """Run one iteration: draw budgets and architectures, reward them, update θ.
 
         Args:
-            rng: Where the draws come from.
-            accuracy: What an architecture reaches, from 0 to 1.
+            rng: Random generator.
+            accuracy: Gives the accuracy of an architecture, from 0 to 1.
 
         Returns:
             Means over the architectures: ``reward``, ``accuracy``, ``miss`` (|B / C − 1|) and ``entropy``.
@@ -85,7 +85,7 @@ class Reinforce:
         misses = [abs(b / self.sampler.price(arch).macs - 1) for b, arch in zip(budgets, drawn.archs)]
         accuracies = [accuracy(arch) for arch in drawn.archs]
         rewards = torch.tensor([a - self.beta * miss for a, miss in zip(accuracies, misses)], dtype=torch.float64)
-        # The way to an architecture is also judged by the entropy that is met on it, under the same baseline.
+        # The entropy of the path to an architecture counts, too, under the same baseline.
         advantages = self._advantages(budgets, rewards + self.entropy * drawn.entropies.detach())
         loss = self.loss(advantages, drawn.log_probs, drawn.entropies)
         self.optimizer.zero_grad()
@@ -99,11 +99,11 @@ class Reinforce:
         }
 
     def loss(self, advantages: Tensor, log_probs: Tensor, entropies: Tensor) -> Tensor:
-        """What is descended: its gradient is −E[R ∇ log π] of the draws, less that of the entropy bonus."""
+        """Return the loss; its gradient is −E[R ∇ log π] of the draws minus that of the entropy bonus."""
         return -(advantages * log_probs + self.entropy * entropies).mean()
 
     def _advantages(self, budgets: list[float], rewards: Tensor) -> Tensor:
-        """What was earned less the average that its budget had before; then the averages move on."""
+        """Return rewards minus the previous averages of their budgets, then update the averages."""
         if self.decay is None:
             return rewards
         places = torch.tensor([self.sampler.grid_index(budget) for budget in budgets])
@@ -115,37 +115,37 @@ class Reinforce:
         return rewards - before
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer and the averages; θ is the sampler's."""
+        """Return the state of optimizer and averages; θ belongs to the sampler."""
         averages = {'averages': self.averages.clone(), 'drawn': self.drawn.clone()}
         return {'optimizer': self.optimizer.state_dict(), **averages}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Load what :meth:`state_dict` returned."""
         self.optimizer.load_state_dict(state['optimizer'])
         self.averages, self.drawn = state['averages'].to(self.averages), state['drawn'].to(self.drawn)
 
 
 class SamplerTraining:
-    """Algorithm 2 on a supernet: the accuracy of a reward is that of the shared weights on a mini-batch.
+    """Algorithm 2 on a supernet: rewards use the accuracy of inherited weights on a mini-batch.
 
-    The mini-batch of an iteration, its budgets and its architectures are functions of the seed and the iteration's
-    number. Ranks share out the images of a mini-batch and draw the same architectures.
+    The mini-batch of an iteration, its budgets and its architectures depend only on the seed and the iteration. Ranks
+    split the images of a mini-batch and draw the same architectures.
 
     Args:
         runner: The runner.
-        sampler: What is trained.
-        dataloader: Config of the images that rewards come from, the hold-out part of the training set.
+        sampler: The sampler to train.
+        dataloader: Config of the images for rewards, the hold-out part of the training set.
         evaluator: Config of the metric.
-        metric: Which of its values counts, greater is better. Defaults to None: the first.
-        scale: What makes the metric a number from 0 to 1. Defaults to 0.01: mm's accuracies are percentages.
+        metric: Name of the value that counts, greater is better. Defaults to None: the first.
+        scale: Factor that maps the metric to 0 to 1. Defaults to 0.01: mm's accuracies are percentages.
         **settings: Arguments of :class:`Reinforce`.
 
     Attributes:
-        iterations (int): How many iterations are done.
-        last (int): Before which epoch or iteration of the supernet the last ones were done; -1 for none.
+        iterations (int): Number of finished iterations.
+        last (int): Epoch or iteration of the supernet before which the sampler was last trained; -1 for none.
 
     Raises:
-        VitnasError: The sampler cannot be trained, the images are the test set's, or a setting is out of range.
+        VitnasError: The sampler cannot be trained, the images are the test set, or a setting is out of range.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class SamplerTraining:
             raise VitnasError('the sampler is trained twice: take vitnas.SamplerTrainHook out of custom_hooks')
         if isinstance(scale, bool) or not isinstance(scale, (int, float)):
             raise VitnasError(f'`scale` should be a number, but got {scale!r}')
-        check_not_test_set(dataloader, getattr(runner, '_test_dataloader', None), "the sampler's training")
+        check_not_test_set(dataloader, test_dataloader(runner), "the sampler's training")
         self.runner, self.reinforce = runner, Reinforce(sampler, **settings)
         self.metric, self.scale = metric, scale
         self.iterations, self.last = 0, -1
@@ -180,20 +180,20 @@ class SamplerTraining:
         built = Runner.build_dataloader(data, seed=run_seed(runner))
         if not len(built):  # fewer images than a batch
             built = Runner.build_dataloader({**data, 'drop_last': False}, seed=run_seed(runner))
-        self.dataloader = seeded_loader(built)
+        self.dataloader = SeededLoader(built)
         self._evaluator: Evaluator = runner.build_evaluator(evaluator)
         check_images(self._evaluator, 'a reward is the score of a mini-batch')
         self._evaluator.dataset_meta = getattr(built.dataset, 'metainfo', None)
         self._step = make_step(self._model, self._evaluator)
-        self._recalibrates = bool(elastic_norms(self._model))  # rewards are of each architecture's own statistics
+        self._recalibrates = bool(elastic_norms(self._model))  # each architecture is scored with its own statistics
 
     def check(self) -> None:
-        """Score the active architecture once, so that a wrong metric is not found after many epochs."""
+        """Score the active architecture once: a wrong metric should not show up after many epochs."""
         self.accuracy(self._backbone.arch, self._step.prepare(next(self._read())))
 
     @torch.no_grad()
     def accuracy(self, arch: Arch, batch: Any) -> float:
-        """The metric of an architecture on one mini-batch, from 0 to 1, the mean over ranks."""
+        """Return the metric of an architecture on one mini-batch, from 0 to 1, averaged over ranks."""
         training = self._model.training
         self._model.eval()
         self._backbone.set_arch(arch)
@@ -208,7 +208,7 @@ class SamplerTraining:
         return found.item()
 
     def run(self, iterations: int) -> Iterator[dict[str, float]]:
-        """Train for so many iterations; what each of them measured."""
+        """Train for a number of iterations; yield the measurements of each."""
         for loaded in islice(self._read(), iterations):
             rng = np.random.default_rng([run_seed(self.runner), self.iterations, 0, _KEY])
             measured = self.reinforce.step(rng, partial(self.accuracy, batch=self._step.prepare(loaded)))
@@ -216,20 +216,19 @@ class SamplerTraining:
             yield measured
 
     def _read(self) -> Iterator[Any]:
-        """Mini-batches from the next iteration's on, over the images again and again."""
-        keyed: KeyedBatchSampler = self.dataloader.batch_sampler  # type: ignore[assignment]
+        """Yield mini-batches from the next iteration on, in endless passes over the images."""
         number, length = self.iterations, len(self.dataloader)
         while True:
-            keyed.start(run_seed(self.runner), number // length, number % length)
+            self.dataloader.batches.start(run_seed(self.runner), number // length, number % length)
             for batch in self.dataloader:
                 number += 1
                 yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer, the averages, and how far the training is."""
+        """Return the state of optimizer, averages and progress."""
         return {**self.reinforce.state_dict(), 'iterations': self.iterations, 'last': self.last}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Load what :meth:`state_dict` returned."""
         self.reinforce.load_state_dict(state)
         self.iterations, self.last = int(state['iterations']), int(state['last'])

@@ -1,4 +1,4 @@
-"""``SamplerTrainLoop``: learn π on a supernet that is trained already, however it was trained."""
+"""``SamplerTrainLoop``: train an architecture sampler on a supernet that is trained already."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import nn
 from ..backbones import elastic_backbone, unwrap
 from ..checkpoints import load_weights
 from ..errors import VitnasError
+from ..integration.runner import has_loaded, is_resuming, load_from, run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS
-from ..utils.randomness import run_seed
 from .hooks import SamplerStateHook
 from .reinforce import SamplerTraining
 from .samplers import ArchSampler
@@ -20,17 +20,17 @@ from .samplers import ArchSampler
 
 @LOOPS.register_module()
 class SamplerTrainLoop(BaseLoop):
-    """Train a sampler on the weights of ``load_from``, which stay as they are (FocusFormer, Alg. 2 and Tab. 2, row 3).
+    """Train a sampler on the fixed weights of ``load_from`` (FocusFormer, Alg. 2 and Tab. 2, row 3).
 
-    Its checkpoints hold those weights and the sampler, as a search needs them.
+    Checkpoints hold those weights and the sampler, as a search needs both.
 
     Args:
         runner: The runner.
-        dataloader: Config of the images that rewards come from, the hold-out part of the training set.
+        dataloader: Config of the images for rewards, the hold-out part of the training set.
         sampler: The sampler.
-        max_iters: How many iterations.
-        **training: The other arguments of :class:`~vitnas_core.training.reinforce.SamplerTraining`: ``evaluator``,
-            ``optimizer`` and more.
+        max_iters: Number of iterations.
+        **training: Other arguments of :class:`~vitnas_core.training.reinforce.SamplerTraining`, e.g. ``evaluator`` and
+            ``optimizer``.
 
     Raises:
         VitnasError: The model is not elastic, there is no ``load_from``, the sampler does not learn, or a number is
@@ -48,7 +48,7 @@ class SamplerTrainLoop(BaseLoop):
         self.backbone = elastic_backbone(runner.model)
         if type(max_iters) is not int or max_iters < 1:
             raise VitnasError(f'`max_iters` should be a whole number above 0, but got {max_iters!r}')
-        if not (runner._load_from or runner._resume):
+        if not (load_from(runner) or is_resuming(runner)):
             raise VitnasError('vitnas.SamplerTrainLoop needs a trained supernet: give its checkpoint as load_from')
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
         self.sampler.bind(self.backbone.space, self.backbone.price, run_seed(runner))
@@ -60,7 +60,7 @@ class SamplerTrainLoop(BaseLoop):
 
     @property
     def max_epochs(self) -> int:
-        """1, as in mmengine where a training is counted by iterations."""
+        """1, as in mmengine for training by iterations."""
         return 1
 
     @property
@@ -81,12 +81,12 @@ class SamplerTrainLoop(BaseLoop):
     def run(self) -> nn.Module:
         """Train the sampler."""
         runner = self.runner
-        if not runner._has_loaded:
+        if not has_loaded(runner):
             raise VitnasError(f'there is nothing to resume in {runner.work_dir}: give the supernet as load_from')
         if self._iter > self._max_iters:
             raise VitnasError(f'`max_iters` is {self._max_iters}, but {self._iter} iterations are done already')
-        if not runner._resume:
-            load_weights(unwrap(runner.model), runner._load_from)  # strictly: no reward of weights that are half random
+        if not is_resuming(runner):  # strictly: no reward of weights that are half random
+            load_weights(unwrap(runner.model), str(load_from(runner)))
         runner.call_hook('before_train')
         runner.call_hook('before_train_epoch')
         iterations = self.training.run(self._max_iters - self._iter)

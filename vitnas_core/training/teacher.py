@@ -1,4 +1,4 @@
-"""A trained network outside the model, from which the largest architecture learns (NASViT, Sec. 2; LeViT)."""
+"""A teacher outside the model, from which the largest architecture learns (NASViT, Sec. 2; LeViT)."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from ..utils.randomness import kept
 from .distillation import precise
 
 TO_RGB = ('to_rgb', 'bgr_to_rgb', 'rgb_to_bgr')
-"""What says in the data preprocessors of mm that the order of channels is turned round."""
+"""Keys of mm's data preprocessors that reverse the order of channels."""
 
 HONOURED = ('type', 'mean', 'std', *TO_RGB, 'num_classes', 'to_onehot')
-"""What the data preprocessor of a teacher may say; the last two are of labels."""
+"""Keys that the data preprocessor of a teacher may have; the last two concern labels."""
 
 
 @MODELS.register_module()
 class Teacher(nn.Module):
-    """What one or several classifiers think of a batch: the mean of their probabilities.
+    """Return the mean probabilities of one or several trained classifiers.
 
-    They see the batch as the model gets it, mixed images too, but for what ``input_size`` and a ``data_preprocessor``
-    of their own change. They are always in test mode, learn nothing and are no part of the model or its checkpoints.
+    They see the batch of the model, mixed images included, resized to ``input_size`` and normalised by their own
+    ``data_preprocessor`` if these are given. They are always in test mode, learn nothing and are no part of the model
+    or its checkpoints.
 
     Args:
-        models: The config of a classifier of any toolbox, or a list of them, e.g.
+        models: Config of a classifier of any toolbox, or a list of them, e.g.
             ``dict(type='mmpretrain.TimmClassifier', model_name='tf_efficientnet_b5', pretrained=True)``, which is for
-            ``input_size=456``. Its weights are its own business (timm's ``pretrained``, mm's ``init_cfg``), or those of
-            a file that the key ``checkpoint`` beside ``type`` names, which must hold all of them. One that wants images
-            normalised in another way than the student's says so as in mm, timm's too:
+            ``input_size=456``. Weights come from timm's ``pretrained``, from mm's ``init_cfg``, or from a file that the
+            key ``checkpoint`` beside ``type`` names and that must hold all of them. A classifier with another
+            normalisation than the student's says so as in mm, also one of timm:
             ``data_preprocessor=dict(mean=[127.5] * 3, std=[127.5] * 3, to_rgb=True)``.
-        sharpness: Logits are multiplied by it before the softmax. Defaults to 1; the published code of NASViT has 5.
-        input_size: To which side images are resized for the teacher, bicubically. Defaults to None: as they are.
-        data_preprocessor: The student's, by which the images were normalised: ``_base_.data_preprocessor``. It is
-            needed where a model has its own. Defaults to None.
+        sharpness: Factor of the logits before the softmax. Defaults to 1; NASViT's published code has 5.
+        input_size: Image side for the teacher; images are resized bicubically. Defaults to None: not resized.
+        data_preprocessor: The student's, ``_base_.data_preprocessor``; needed if a model has its own. Defaults to None.
 
     Raises:
-        VitnasError: There is no model, ``sharpness`` is not above 0, ``input_size`` is no whole number from 1, or a
-            ``data_preprocessor`` says what cannot be undone or done.
+        VitnasError: There is no model, ``sharpness`` is not above 0, ``input_size`` is not a whole number from 1, or a
+            ``data_preprocessor`` has settings that cannot be undone or applied.
         CheckpointError: A ``checkpoint`` cannot be read or does not fit.
     """
 
@@ -68,7 +68,7 @@ class Teacher(nn.Module):
             raise VitnasError('`models` of vitnas.Teacher should hold a classifier, but it is empty')
         self.sharpness = sharpness
         views = [_view(f'models[{i}]', config, data_preprocessor, input_size) for i, config in enumerate(configs)]
-        with kept():  # initial weights that are replaced draw from nobody's generator
+        with kept():  # initial weights, which are replaced, take no random numbers from the training
             self.models = nn.ModuleList(_build(copy.deepcopy(dict(config))) for config in configs)
         for model, view in zip(self.models, views):
             model.register_forward_pre_hook(view.take)
@@ -79,7 +79,7 @@ class Teacher(nn.Module):
         """Preprocessed images (B, 3, H, W) → probabilities (B, classes), in float32 at least.
 
         Raises:
-            VitnasError: A model does not take images of this size, gives no logits, or has other classes than another.
+            VitnasError: A model refuses the image size, gives no logits, or has other classes than another model.
         """
         if next(self.parameters()).device != inputs.device:
             self.to(inputs.device)
@@ -106,17 +106,17 @@ class Teacher(nn.Module):
 
 
 class _View(NamedTuple):
-    """How a classifier sees the images."""
+    """Preprocessing from the student's images to a classifier's."""
 
     size: int | None
     turned: bool = False
-    """Whether its channels are in the other order."""
+    """Whether to reverse the channels."""
     scale: tuple[float, ...] = (1.0,) * 3
     shift: tuple[float, ...] = (0.0,) * 3
-    """Of channels in its order."""
+    """Of each channel, in the classifier's order."""
 
     def take(self, model: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The hook that runs before the classifier."""
+        """Preprocess the input of the classifier; a forward pre-hook."""
         x, *others = args
         if self.size is not None and x.shape[2:] != (self.size, self.size):
             x = F.interpolate(x, (self.size, self.size), mode='bicubic', antialias=True)
@@ -129,7 +129,7 @@ class _View(NamedTuple):
 
 
 def _view(name: str, config: Mapping[str, Any], student: Mapping[str, Any] | None, size: int | None) -> _View:
-    """What undoes the student's normalisation and does that of a classifier, if it has one."""
+    """Return what undoes the student's normalisation and applies that of a classifier, if it has one."""
     own = config.get('data_preprocessor')
     if own is None:
         return _View(size)
@@ -152,7 +152,7 @@ def _view(name: str, config: Mapping[str, Any], student: Mapping[str, Any] | Non
 
 
 class _Normalisation(NamedTuple):
-    """What a data preprocessor does to pixels."""
+    """Normalisation of a data preprocessor."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -160,7 +160,7 @@ class _Normalisation(NamedTuple):
 
     @classmethod
     def read(cls, name: str, config: Any) -> _Normalisation:
-        """That of a config; one without mean and std leaves pixels as they are."""
+        """Read it from a config; without mean and std, pixels stay as they are."""
         given = config if isinstance(config, Mapping) else {}
         mean, std = given.get('mean'), given.get('std')
         if mean is None and std is None and isinstance(config, Mapping):
@@ -184,7 +184,7 @@ def _build(config: dict[str, Any]) -> nn.Module:
     if checkpoint is not None:
         load_weights(model, checkpoint)
     elif any(_names_weights(module) for module in model.modules()):
-        # Only then: mm's method would also call that of a timm model, which throws pretrained weights away.
+        # Only then: it would also call the method of a timm model, which discards pretrained weights.
         model.init_weights()
     return model
 

@@ -1,4 +1,4 @@
-"""Labels of tokens beside that of the image (ViT-ResNAS, Sec. 2.4): mixed images whose patches know what they show."""
+"""Token labeling with mixed images: every patch has the label of what it shows (ViT-ResNAS, Sec. 2.4)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..errors import VitnasError
 from ..registry import MODELS
 
 TOKEN_SCORE = 'gt_token_score'
-"""The field of a sample that holds the labels of its tokens, (tokens, classes)."""
+"""Field of a sample for the labels of its tokens, (tokens, classes)."""
 SWITCHES = ('random', 'halves')
-"""What ``switch`` of a TokenMix may be."""
+"""Values of ``switch`` of :class:`TokenMix`."""
 
 
 class Box(NamedTuple):
-    """Rows ``top`` to ``bottom`` and columns ``left`` to ``right`` of tokens, ends excluded."""
+    """Rows ``top`` to ``bottom`` and columns ``left`` to ``right`` of tokens, without the ends."""
 
     top: int
     bottom: int
@@ -31,7 +31,7 @@ class Box(NamedTuple):
 
     @property
     def area(self) -> int:
-        """How many tokens."""
+        """Number of tokens."""
         return (self.bottom - self.top) * (self.right - self.left)
 
 
@@ -44,12 +44,12 @@ class Mixed(NamedTuple):
 
 
 def draw_box(rng: np.random.Generator, grid: int) -> Box:
-    """A box as the published code draws it: its area first, then its height.
+    """Draw a box as the published code does: its area first, then its height.
 
-    It never touches the last row or column unless it is as high or as wide as the grid, and may be empty.
+    It never touches the last row or column unless it is as high or wide as the grid. It may be empty.
 
     Args:
-        rng: Where randomness comes from.
+        rng: Random generator.
         grid: Rows and columns of tokens.
     """
     area = int(grid * grid * rng.beta(1.0, 1.0))
@@ -62,13 +62,13 @@ def draw_box(rng: np.random.Generator, grid: int) -> Box:
 
 
 def cut_mix(images: Tensor, scores: Tensor, order: Sequence[int], box: Box, grid: int) -> Mixed:
-    """Replace the patches of a box by those of other images; their tokens get the labels of these.
+    """Replace the patches in a box by those of other images; their tokens get the labels of these images.
 
     Args:
         images: (B, 3, H, W), with whole patches.
         scores: (B, classes).
-        order: Which image is the partner of each.
-        box: Of tokens.
+        order: Index of each image's partner.
+        box: Box of tokens.
         grid: Rows and columns of tokens.
     """
     images, partners = images.clone(), images[list(order)]
@@ -78,18 +78,18 @@ def cut_mix(images: Tensor, scores: Tensor, order: Sequence[int], box: Box, grid
     others = scores[list(order)]
     tokens = scores[:, None, None].repeat(1, grid, grid, 1)
     tokens[:, box.top : box.bottom, box.left : box.right] = others[:, None, None]
-    share = box.area / grid**2
-    return Mixed(images, (1 - share) * scores + share * others, tokens.flatten(1, 2))
+    replaced = box.area / grid**2
+    return Mixed(images, (1 - replaced) * scores + replaced * others, tokens.flatten(1, 2))
 
 
 def mix_up(images: Tensor, scores: Tensor, order: Sequence[int], own: float, grid: int) -> Mixed:
-    """Blend images; every token has the blended label.
+    """Blend images; every token gets the blended label.
 
     Args:
         images: (B, 3, H, W).
         scores: (B, classes).
-        order: Which image is the partner of each.
-        own: The share of the image itself.
+        order: Index of each image's partner.
+        own: Weight of the image itself.
         grid: Rows and columns of tokens.
     """
     blended = [own * one + (1 - own) * one[list(order)] for one in (images, scores)]
@@ -97,18 +97,18 @@ def mix_up(images: Tensor, scores: Tensor, order: Sequence[int], own: float, gri
 
 
 class TokenMix:
-    """Mix the images of a batch by patch-wise CutMix or by Mixup, with labels of the last stage's tokens.
+    """Mix the images of a batch by patch-wise CutMix or Mixup, with labels for the tokens of the last stage.
 
     Args:
         grid (int): Rows and columns of the last stage's tokens. Defaults to 4, for images of 224 and a stride of 56.
-        switch (str): ``'random'``: one of the two for a whole batch (the paper's); ``'halves'``: CutMix for the first
-            half of every batch and Mixup for the second (the published code's). Defaults to ``'random'``.
-        cutmix_prob (float): How often the random switch takes CutMix. Defaults to 0.5.
-        alpha (float): Of the Beta distribution of Mixup's share. Defaults to 0.8.
-        smoothing (float): Label smoothing, before labels are mixed. Defaults to 0.1.
+        switch (str): ``'random'`` chooses one of the two for a whole batch (the paper's). ``'halves'`` uses CutMix for
+            the first half of every batch and Mixup for the second (the published code's). Defaults to ``'random'``.
+        cutmix_prob (float): Probability of CutMix with the random switch. Defaults to 0.5.
+        alpha (float): Parameter of Mixup's Beta distribution. Defaults to 0.8.
+        smoothing (float): Label smoothing, applied before labels are mixed. Defaults to 0.1.
 
     Raises:
-        VitnasError: An argument is none of the above.
+        VitnasError: An argument is invalid.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class TokenMix:
             scores: One-hot labels (B, classes).
 
         Raises:
-            VitnasError: The images have no whole patches.
+            VitnasError: The images do not consist of whole patches.
         """
         if any(side % self.grid for side in images.shape[-2:]):
             raise VitnasError(
@@ -169,14 +169,14 @@ class TokenMix:
 
 @MODELS.register_module()
 class TokenLabelPreprocessor(ClsDataPreprocessor):
-    """mmpretrain's preprocessor of classifiers, which also mixes training batches and labels their tokens.
+    """mmpretrain's ``ClsDataPreprocessor`` that also mixes training batches and labels their tokens.
 
     Args:
         token_mix (dict): Arguments of :class:`TokenMix`.
-        **kwargs: Arguments of :class:`mmpretrain.models.ClsDataPreprocessor`; ``num_classes`` is needed.
+        **kwargs: Arguments of :class:`mmpretrain.models.ClsDataPreprocessor`; ``num_classes`` is required.
 
     Raises:
-        VitnasError: Other batch augmentations are asked for, too.
+        VitnasError: ``batch_augments`` are given, too.
     """
 
     def __init__(self, token_mix: dict[str, Any], **kwargs: Any) -> None:
@@ -186,7 +186,7 @@ class TokenLabelPreprocessor(ClsDataPreprocessor):
         self.token_mix = TokenMix(**token_mix)
 
     def forward(self, data: dict, training: bool = False) -> dict:
-        """Prepare a batch; while training, mix it."""
+        """Preprocess a batch; mix it in training."""
         data = super().forward(data, training)
         if training:
             samples: list[DataSample] = data['data_samples']
@@ -200,15 +200,15 @@ class TokenLabelPreprocessor(ClsDataPreprocessor):
 
 @MODELS.register_module()
 class TokenLabelHead(LinearClsHead):
-    """A linear classifier of the class token, and one of every other token while training.
+    """Classify the class token and, in training, every other token.
 
-    For any backbone that returns tokens, the class token first: (B, 1 + N, C), as ``out_type='raw'`` gives them. The
-    loss of tokens is added to that of the class where samples hold labels of tokens; a prediction is the class's.
+    For any backbone that returns tokens (B, 1 + N, C) with the class token first, as with ``out_type='raw'``. If
+    samples have token labels, their loss is added to that of the class token. Predictions use the class token.
 
     Args:
         num_classes (int): Number of classes.
         in_channels (int): Width of the tokens.
-        **kwargs: Other arguments of :class:`mmpretrain.models.LinearClsHead`; ``loss`` should take soft labels.
+        **kwargs: Other arguments of :class:`mmpretrain.models.LinearClsHead`; ``loss`` should accept soft labels.
     """
 
     def __init__(self, num_classes: int, in_channels: int, **kwargs: Any) -> None:
@@ -216,18 +216,18 @@ class TokenLabelHead(LinearClsHead):
         self.token_fc = nn.Linear(in_channels, num_classes)
 
     def pre_logits(self, feats: tuple[Tensor, ...]) -> Tensor:
-        """The class token of the last output."""
+        """Return the class token of the last output."""
         return feats[-1][:, 0]
 
     def every_layer(self, feats: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """Logits of the class (B, classes) and of the tokens (B, N, classes)."""
+        """Return the logits of the class token (B, classes) and of the other tokens (B, N, classes)."""
         return self(feats), self.token_fc(feats[-1][:, 1:])
 
     def loss(self, feats: tuple[Tensor, ...], data_samples: list[DataSample], **kwargs: Any) -> dict[str, Tensor]:
-        """The losses of the class and of the tokens.
+        """Return the losses of the class token and of the other tokens.
 
         Raises:
-            VitnasError: There are labels for another number of tokens.
+            VitnasError: The labels are for another number of tokens.
         """
         if TOKEN_SCORE not in data_samples[0]:
             return super().loss(feats, data_samples, **kwargs)

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from mmengine.dist import get_rank
-from mmengine.runner import Runner
 
 
 @contextlib.contextmanager
@@ -51,8 +49,3 @@ def seed_step(*key: int) -> None:
     seed_globals(*key)
     if torch.cuda.is_available():
         torch.cuda.manual_seed(torch.default_generator.initial_seed())
-
-
-def run_seed(runner: Runner) -> int:
-    """The seed that all ranks of a run share: mmengine's is another one on each if ``diff_rank_seed`` is asked for."""
-    return runner.seed - (get_rank() if runner._randomness_cfg.get('diff_rank_seed', False) else 0)

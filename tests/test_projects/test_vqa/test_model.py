@@ -12,7 +12,7 @@ from projects.vqa.vqa import VQAModel
 from projects.vqa.vqa.tokenizer import SPECIAL
 from tests.families import BACKBONES
 from vitnas_core.errors import VitnasError
-from vitnas_core.models import check_extracted, extract_model
+from vitnas_core.extract import check_extracted, extract_model
 from vitnas_core.registry import MODELS
 
 WORDS = [*SPECIAL, *['what', 'is', 'left', 'of', 'the', 'how', 'many', 'digits', 'are', 'there', 'a', '4', '7', '?']]

@@ -1,4 +1,4 @@
-"""Saving checkpoints so that a kill at any moment leaves a complete one to resume from."""
+"""Save checkpoints so that a kill at any moment leaves a complete one to resume from."""
 
 import os.path as osp
 from typing import Any
@@ -10,39 +10,38 @@ from mmengine.hooks import CheckpointHook as _CheckpointHook
 from mmengine.runner import Runner
 
 from ...backbones import unwrap
+from ...integration.runner import is_resuming
 from ...registry import HOOKS
 from ...utils.fileio import AtomicBackend, atomic_write, remove_leftovers
 from ..projection import ASIDE
 
 _GRADIENTS = {'gradients': 'grad', 'gradients_aside': ASIDE}
-"""Where a checkpoint holds the gradients of parameters that wait for an update, and the parameters' attribute."""
+"""Key of a checkpoint for gradients that wait for an update → attribute of the parameters that holds them."""
 
 
 @HOOKS.register_module()
 class CheckpointHook(_CheckpointHook):
     """mmengine's ``CheckpointHook`` in a safe order; it takes the same arguments.
 
-    mmengine removes the oldest checkpoint (and the previous best one) before it writes the new one, and
-    writes checkpoints and ``last_checkpoint`` in place: with ``max_keep_ckpts=1`` a kill during a save
-    leaves nothing to resume from. Here a checkpoint is written aside and renamed, then ``last_checkpoint``
-    is replaced, and only then old files are removed. The folder therefore needs room for one checkpoint
-    more than ``max_keep_ckpts``; a kill just before the removal leaves that one behind.
+    mmengine removes the oldest checkpoint (and the previous best one) before it writes the new one. It also writes
+    checkpoints and ``last_checkpoint`` in place. With ``max_keep_ckpts=1`` a kill during a save leaves nothing to
+    resume from. This hook writes a checkpoint aside and renames it, then replaces ``last_checkpoint``, and only then
+    removes old files. So the folder needs room for one checkpoint more than ``max_keep_ckpts``. A kill just before the
+    removal leaves that one behind.
 
-    A remote folder (by ``backend_args``, ``file_client_args`` or the prefix of ``out_dir``) is written by
-    mmengine's backend as ever; the order holds there too. What ``published_keys`` asks for after training
-    is a copy of a checkpoint that stays, and is left to mmengine.
+    mmengine's backend writes remote folders (``backend_args``, ``file_client_args`` or the prefix of ``out_dir``), in
+    the same order. mmengine also makes the copy that ``published_keys`` asks for after training.
 
-    A checkpoint in the middle of gradient accumulation holds the gradients gathered so far, the mean over
-    ranks, so that a resumed training loses none; mmengine drops them.
+    A checkpoint in the middle of gradient accumulation holds the gradients so far, averaged over ranks, so that a
+    resumed training loses none. mmengine drops them.
 
-    A previous best checkpoint outside the folder of this run is kept: after resuming from another run's
-    file it is that run's.
+    A previous best checkpoint outside the folder of this run is kept: it belongs to the run that was resumed from.
     """
 
     file_backend: BaseStorageBackend
 
     def before_train(self, runner: Runner) -> None:
-        """Switch a local folder to atomic writes and remove what an earlier kill left aside.
+        """Switch a local folder to atomic writes and remove unfinished files of an earlier kill.
 
         Args:
             runner (Runner): The runner of the training process.
@@ -65,16 +64,16 @@ class CheckpointHook(_CheckpointHook):
 
         Args:
             runner (Runner): The runner of the training process.
-            checkpoint (dict): What was loaded.
+            checkpoint (dict): The loaded checkpoint.
         """
-        self._gradients = {key: checkpoint.get(key, {}) for key in _GRADIENTS} if runner._resume else {}
+        self._gradients = {key: checkpoint.get(key, {}) for key in _GRADIENTS} if is_resuming(runner) else {}
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
         """Add gradients that wait for an update.
 
         Args:
             runner (Runner): The runner of the training process.
-            checkpoint (dict): What is saved.
+            checkpoint (dict): The checkpoint to save.
         """
         for key, attribute in _GRADIENTS.items():
             pairs = [(name, getattr(p, attribute, None)) for name, p in unwrap(runner.model).named_parameters()]
@@ -89,7 +88,7 @@ class CheckpointHook(_CheckpointHook):
                     setattr(parameter, _GRADIENTS[key], gradients[name].to(parameter.device))
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
-        """Write the checkpoint, then ``last_checkpoint``, then remove the checkpoints that are too old.
+        """Write the checkpoint, then ``last_checkpoint``, then remove old checkpoints.
 
         The ids to keep are updated first, as in mmengine, because the checkpoint holds them.
         """
@@ -115,7 +114,7 @@ class CheckpointHook(_CheckpointHook):
                 self._remove(self.file_backend.join_path(self.out_dir, self.filename_tmpl.format(old)))
 
     def _retire(self, runner: Runner, step: int) -> list[int]:
-        """Note ``step`` as kept; return the steps that are beyond ``max_keep_ckpts`` now."""
+        """Add ``step`` to the kept ones; return the steps that are now beyond ``max_keep_ckpts``."""
         # A new best one saves the checkpoint of the same step a second time.
         if self.max_keep_ckpts <= 0 or (self.keep_ckpt_ids and self.keep_ckpt_ids[-1] == step):
             return []
@@ -127,9 +126,9 @@ class CheckpointHook(_CheckpointHook):
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
         """Save the new best checkpoints by mmengine's rule, then remove those that they replace.
 
-        mmengine removes the previous best one that it knows of before it saves, so it is made to forget it.
+        mmengine removes the previous best one before it saves, so that is hidden from it meanwhile.
         """
-        # Runner.val() alone never calls before_train, and stock mmengine fails there; nothing is to be saved then.
+        # Runner.val() alone never calls before_train; stock mmengine fails then. There is nothing to save.
         if not self.save_best or not hasattr(self, 'file_backend'):
             return
         _average_gradients(runner)
@@ -147,7 +146,7 @@ class CheckpointHook(_CheckpointHook):
                 runner.logger.info(f'The previous best checkpoint {path} is removed')
 
     def _best_paths(self) -> dict[str, Any]:
-        """The best checkpoint of each metric; mmengine keeps a single metric's in another attribute."""
+        """Return the best checkpoint of each metric; mmengine keeps that of a single metric in another attribute."""
         return {'': self.best_ckpt_path} if len(self.key_indicators) == 1 else dict(self.best_ckpt_path_dict)
 
     def _set_best_paths(self, paths: dict[str, Any]) -> None:
@@ -164,12 +163,12 @@ class CheckpointHook(_CheckpointHook):
 
 
 def _average_gradients(runner: Runner) -> None:
-    """Give every rank the mean of what they accumulated, which does not change the mean that they will reach."""
+    """Give every rank the mean of all accumulated gradients, which leaves their final mean unchanged."""
     if get_world_size() == 1:
         return
     parameters = list(unwrap(runner.model).parameters())
     for attribute in _GRADIENTS.values():
-        # Ranks need not have gradients of the same parameters; they must exchange the same ones.
+        # Ranks may have gradients of different parameters, but they must exchange the same ones.
         found = [getattr(parameter, attribute, None) for parameter in parameters]
         somewhere = torch.tensor([float(gradient is not None) for gradient in found], device=parameters[0].device)
         all_reduce(somewhere, 'max')

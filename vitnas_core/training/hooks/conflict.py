@@ -1,4 +1,4 @@
-"""How often the largest architecture and smaller ones want opposite things of a layer (NASViT, Table 4)."""
+"""Measure how often the gradients of the largest and of smaller architectures oppose each other (NASViT, Table 4)."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ from torch import Tensor, nn
 
 from ...backbones import elastic_backbone, unwrap
 from ...errors import VitnasError
+from ...integration.runner import run_seed
 from ...registry import HOOKS
 from ...utils.fileio import atomic_write
-from ...utils.randomness import run_seed, seeded
+from ...utils.randomness import seeded
 from ..projection import layers_of
 from ..rules import TrainingRule
 from ..samplers import SandwichSampler
 
 COLUMNS = ('iter', 'layer', 'cosine')
-"""Columns of the CSV file, one row a measurement and layer."""
+"""Columns of the CSV file, with one row per measurement and layer."""
 
 _MOST_NAMED = 5
 
 
 @HOOKS.register_module()
 class ConflictMeterHook(Hook):
-    """Measure the gradient conflict ratio: the share of layers in which two gradients oppose each other.
+    """Measure the gradient conflict ratio: the fraction of layers in which two gradients oppose each other.
 
-    These are the gradient of the largest architecture and the sum of those of the smallest and of random ones, on the
-    batch that is trained next, with the losses of the training's rule (distillation and teacher, too) and before
-    anything is projected. A layer is a module with parameters of its own; one that either gradient leaves alone has no
-    cosine. On several processes gradients are averaged first. It works with every rule and family, and the training
-    goes on bit for bit as without it.
+    One is the gradient of the largest architecture. The other is the sum over the smallest and two random ones, as in
+    the paper. Both are taken on the next training batch with the losses of the training rule, distillation and teacher
+    included, before any projection. A layer is a module with its own parameters; a layer without one of the gradients
+    has no cosine. Several processes average gradients first. The hook works with every rule and family, and does not
+    change the training by a bit.
 
-    The ratio is logged as ``conflict_ratio``; ``conflicts.csv`` in the work dir has the cosine of every layer, for
-    ``tools/analysis/plot_conflicts.py``. After a resume, rows of steps that are trained again are dropped.
+    It logs the ratio as ``conflict_ratio``. ``conflicts.csv`` in the work dir holds the cosine of every layer, for
+    ``tools/analysis/plot_conflicts.py``. A resumed training drops the rows of steps that it repeats.
 
     Args:
-        interval: Before every how many iterations it is measured, from the first on. A measurement takes about as long
-            as a step of ``vitnas.Sandwich``. Defaults to 100.
-        num_random: How many random architectures. Defaults to 2, as in the paper.
+        interval: Number of iterations between two measurements; the first is before the first iteration. A measurement
+            takes about as long as a step of ``vitnas.Sandwich``. Defaults to 100.
 
     Raises:
-        VitnasError: A number is out of range; when the training starts: its loop has no rule.
+        VitnasError: ``interval`` is out of range. When the training starts: its loop has no rule.
     """
 
-    priority = 'VERY_LOW'  # after those that change the batch or sort the weights
+    priority = 'VERY_LOW'  # after hooks that change the batch or sort the weights
     filename = 'conflicts.csv'
 
-    def __init__(self, interval: int = 100, num_random: int = 2) -> None:
+    def __init__(self, interval: int = 100) -> None:
         if type(interval) is not int or interval < 1:
             raise VitnasError(f'`interval` should be a whole number above 0, but got {interval!r}')
-        self.interval, self.sampler = interval, SandwichSampler(num_random)
+        self.interval, self.sampler = interval, SandwichSampler()
 
     def before_train(self, runner: Runner) -> None:
-        """Drop what will be measured again."""
+        """Drop rows that will be measured again."""
         if not isinstance(getattr(runner.train_loop, 'rule', None), TrainingRule):
             raise VitnasError(
                 'vitnas.ConflictMeterHook measures with the losses of a training rule: use '
@@ -76,7 +76,7 @@ class ConflictMeterHook(Hook):
             atomic_write(path, _text([COLUMNS, *kept]))
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
-        """Measure where it is due."""
+        """Measure if it is due."""
         if runner.iter % self.interval:
             return
         cosines = self._measure(runner, data_batch)
@@ -88,7 +88,7 @@ class ConflictMeterHook(Hook):
                 file.write(_text([(runner.iter, layer, f'{cosine:.6g}') for layer, cosine in cosines.items()]))
 
     def after_train(self, runner: Runner) -> None:
-        """Say how it was over the whole training."""
+        """Log a summary of the whole training."""
         rows = read_conflicts(self._path(runner)) if is_main_process() else []
         if not rows:
             return
@@ -105,13 +105,13 @@ class ConflictMeterHook(Hook):
         return Path(runner.work_dir) / self.filename
 
     def _measure(self, runner: Runner, batch: Any) -> dict[str, float]:
-        """The cosine of each layer that both gradients touch, in the order of the network."""
+        """Return the cosine of each layer that has both gradients, in network order."""
         model, seed = unwrap(runner.model), run_seed(runner)
         rng, progress = np.random.default_rng([seed, runner.iter, 2]), runner.iter / runner.max_iters
         archs = self.sampler.sample(elastic_backbone(model).space, rng, progress)
         layers = layers_of(model)
         parameters = [parameter for layer in layers.values() for parameter in layer]
-        # The step's own key: the batch is augmented as it will be for the training.
+        # The key of the step: the batch is augmented as it will be in training.
         with seeded(seed, runner.iter, get_rank(), 1), _untouched(model):
             coming = _gradients(runner, model, batch, archs, parameters)
             supernet, subnets = next(coming), next(coming)
@@ -126,23 +126,23 @@ class ConflictMeterHook(Hook):
 
 
 def _gradients(runner: Runner, model: Any, batch: Any, archs: list, parameters: list[nn.Parameter]) -> Iterator[Tensor]:
-    """The gradient of each architecture as one vector, up to a factor; the parameters' own stay as they are."""
+    """Yield the gradient of each architecture as one vector, up to a factor; ``grad`` of parameters is left alone."""
     optim_wrapper = runner.optim_wrapper
     scaler = getattr(optim_wrapper, 'loss_scaler', None)
     scale = 1.0 if scaler is None else scaler.get_scale()
     with optim_wrapper.optim_context(model):
         data = model.data_preprocessor(copy.deepcopy(batch), True)  # it may write labels into the batch
-    losses = runner.train_loop.rule.losses(model, data, archs)
-    for _ in archs:
+    loss_of = runner.train_loop.rule.objective(model, data)
+    for arch in archs:
         with optim_wrapper.optim_context(model):
-            loss = next(losses)
+            loss = loss_of(arch)
         found = torch.autograd.grad(loss * scale, parameters, allow_unused=True)
         yield torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(parameters, found)])
 
 
 @contextlib.contextmanager
 def _untouched(model: nn.Module) -> Iterator[None]:
-    """Put the active architecture and buffers such as running statistics back afterwards."""
+    """Restore the active architecture and all buffers, e.g. running statistics, afterwards."""
     backbone, arch = elastic_backbone(model), elastic_backbone(model).arch
     before = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
@@ -155,10 +155,10 @@ def _untouched(model: nn.Module) -> Iterator[None]:
 
 
 def read_conflicts(path: Path) -> list[tuple[int, str, float]]:
-    """The rows of ``conflicts.csv``: iteration, layer, cosine; a last line that a kill tore is left out.
+    """Read ``conflicts.csv``: iteration, layer and cosine of each row. An incomplete last line is dropped.
 
     Raises:
-        VitnasError: The file cannot be read, or is no such table; with the line.
+        VitnasError: The file cannot be read or has other columns; the message names the line.
     """
     try:
         lines = path.read_text(encoding='utf-8').splitlines(keepends=True)

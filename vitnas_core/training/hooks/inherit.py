@@ -1,4 +1,4 @@
-"""Starting a supernet from the weights of one of another space."""
+"""Start a supernet from the weights of a supernet of another space."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ...registry import HOOKS
 
 @HOOKS.register_module()
 class InheritHook(Hook):
-    """Load the weights that overlap with another supernet's before the first step; a resumed training has its own.
+    """Load the weights that overlap with another supernet before the first step; a resumed training keeps its own.
 
     Args:
-        checkpoint: The other supernet.
+        checkpoint: Checkpoint of the other supernet.
 
     Raises:
-        VitnasError: Architectures do not share the first channels, which are what overlaps.
+        VitnasError: The backbone's ``sharing`` is not ordinal: only first channels overlap.
     """
 
     def __init__(self, checkpoint: str) -> None:
         self.checkpoint = checkpoint
 
     def before_train(self, runner: Runner) -> None:
-        """Load them, unless the training goes on from a checkpoint."""
+        """Load the weights unless the training is resumed."""
         pattern = elastic_backbone(runner.model).pattern.name
         if pattern != 'ordinal':
             raise VitnasError(
                 f'weights of another space overlap with ordinal sharing only, but got sharing={pattern!r}'
             )
         if runner.iter == 0:
-            share = load_overlap(unwrap(runner.model), self.checkpoint)
-            runner.logger.info(f'{share:.0%} of the weights begin as those of {self.checkpoint}')
+            loaded = load_overlap(unwrap(runner.model), self.checkpoint)
+            runner.logger.info(f'{loaded:.0%} of the weights come from {self.checkpoint}')

@@ -15,19 +15,19 @@ from ...registry import HOOKS
 
 @HOOKS.register_module()
 class ProgressHook(Hook):
-    """Show one bar over all iterations instead of log lines; for short runs that somebody watches."""
+    """Show one bar over all iterations instead of log lines, for short runs in a terminal."""
 
     priority = 'VERY_LOW'
 
     def before_train(self, runner: Runner) -> None:
-        """Draw the empty bar, or what is done already of a resumed training."""
+        """Draw the bar: empty, or where a resumed training is."""
         self.bar = ProgressBar(runner.max_iters, start=False, file=sys.stdout)
         if is_main_process() and sys.stdout.isatty():
             self.bar.start()
             self.bar.completed = runner.iter
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
-        """Move on by one iteration; where there is no terminal, say each tenth in a line of its own."""
+        """Advance by one iteration. Without a terminal, print a line after every tenth of the training."""
         done = runner.iter + 1
         if is_main_process() and sys.stdout.isatty():
             self.bar.update()
@@ -35,6 +35,6 @@ class ProgressHook(Hook):
             print(f'{done} of {runner.max_iters} iterations', flush=True)
 
     def after_train(self, runner: Runner) -> None:
-        """Leave the line of the bar."""
+        """End the line of the bar."""
         if is_main_process() and sys.stdout.isatty():
             print()

@@ -1,4 +1,4 @@
-"""Progressive learning: image sizes grow while a network trains (FocusFormer, Sec. 3.2; EfficientNetV2)."""
+"""Progressive learning: image sizes grow during training (FocusFormer, Sec. 3.2; EfficientNetV2)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from torch import Tensor
 
-from ...backbones import unwrap
+from ...backbones import ElasticBackbone, unwrap
 from ...errors import VitnasError
 from ...registry import HOOKS
 
 
 @HOOKS.register_module()
 class ProgressiveLearningHook(Hook):
-    """Resize the batches of an image classifier: small images first, whole ones in the end.
+    """Resize the training batches of an image classifier: small images first, full size in the end.
 
-    The sizes from ``start`` to ``end`` in steps of ``step`` take equal parts of the training. Only what is trained
-    on is resized; validation, rewards and costs are of the whole size.
+    The sizes from ``start`` to ``end`` in steps of ``step`` take equal parts of the training. Validation, rewards and
+    costs use the full size.
 
     Args:
-        start: Image side S_0 at first, e.g. 160.
-        end: Image side S_e in the last part, that of the data pipeline.
-        step: By how much it grows at a time. Defaults to 16, the patch size.
+        start: First image side S_0, e.g. 160.
+        end: Last image side S_e, that of the data pipeline.
+        step: Difference of two sizes. Defaults to 16, the patch size.
 
     Raises:
-        VitnasError: The sizes are no multiples of ``step`` or of the patches; the backbone resizes images by itself;
-            while training: a batch is no image classifier's, or not of the size ``end``.
+        VitnasError: The sizes are no multiples of ``step`` or of the patch size, or the backbone resizes images by
+            itself. While training: a batch is not for an image classifier, or its size is not ``end``.
     """
 
     def __init__(self, start: int, end: int, step: int = 16) -> None:
@@ -43,13 +43,13 @@ class ProgressiveLearningHook(Hook):
         self.sizes, self.step = tuple(range(start, end + 1, step)), step
 
     def size_at(self, progress: float) -> int:
-        """The image side when a part ``progress`` of the training is done."""
+        """Return the image side at a progress from 0 to 1."""
         return self.sizes[min(int(progress * len(self.sizes)), len(self.sizes) - 1)]
 
     def before_train(self, runner: Runner) -> None:
-        """Check that images stay whole patches, and stay as they are."""
+        """Check that sizes are whole patches and that the backbone does not resize images."""
         backbone: Any = getattr(unwrap(runner.model), 'backbone', None)
-        if getattr(backbone, 'classifies', False) and 'resolution' in backbone.arch.choices:
+        if isinstance(backbone, ElasticBackbone) and self._changes_nothing(backbone):
             raise VitnasError(
                 f'vitnas.ProgressiveLearningHook would change nothing: as a classifier, {type(backbone).__name__} '
                 f'resizes images to the resolution of its architecture by itself; leave the hook out'
@@ -60,6 +60,11 @@ class ProgressiveLearningHook(Hook):
                 f'`start` and `step` of vitnas.ProgressiveLearningHook should be multiples of the patch size, {patch}, '
                 f'but got {self.sizes[0]} and {self.step}'
             )
+
+    def _changes_nothing(self, backbone: ElasticBackbone) -> bool:
+        """Return whether images of all sizes cost the same, which is so if the backbone resizes them."""
+        start, end = self.sizes[0], self.sizes[-1]
+        return start < end and backbone.price(backbone.arch, start) == backbone.price(backbone.arch, end)
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
         """Resize the batch."""
@@ -82,6 +87,6 @@ class ProgressiveLearningHook(Hook):
 
 
 def _resize(images: Tensor | list[Tensor], size: int) -> Tensor:
-    """(B, C, H, W), or a list of (C, H, W), to (B, C, size, size) of the same type."""
+    """Resize (B, C, H, W), or a list of (C, H, W), to (B, C, size, size) of the same type."""
     batch = images if isinstance(images, Tensor) else torch.stack(images)
     return F.interpolate(batch, (size, size), mode='bilinear', antialias=True)  # quickest on bytes, on a CPU

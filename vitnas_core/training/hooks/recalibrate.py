@@ -1,4 +1,4 @@
-"""Recalibrate batch norms before a supernet is validated: those of its training are of all architectures (NASViT)."""
+"""Recalibrate batch norms before a supernet is validated: training mixes all architectures (NASViT)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ...registry import HOOKS
 
 @HOOKS.register_module()
 class RecalibrateHook(Hook):
-    """Before an architecture is validated, give batch norms its statistics.
+    """Give batch norms the statistics of an architecture before it is validated.
 
-    That is the largest one in the training loop, and each of those of ``vitnas.SupernetReportHook``. Images are decoded
-    once and kept. Statistics are not used in training, and the next steps change them again.
+    The training loop validates the largest one, ``vitnas.SupernetReportHook`` several. Images are decoded once and
+    kept in memory. Training does not use the statistics, and its next steps change them again.
 
     Args:
-        dataloader: Config of the images, e.g. the hold-out part of the training set; taken in one fixed random order.
-        num_batches: How many batches of it. Defaults to 64, as published.
+        dataloader: Config of the images, e.g. the hold-out part of the training set, taken in one fixed random order.
+        num_batches: Number of batches. Defaults to 64, as published.
         average: Take the plain mean of the batches' means and variances, as NASViT's code does. Defaults to False: the
-            exact mean and variance of all that was seen.
+            exact mean and variance over all images.
 
     Raises:
-        VitnasError: ``num_batches`` is not at least 1; when a validation starts: the model has no batch norm.
+        VitnasError: ``num_batches`` is below 1. When a validation starts: the model has no batch norm.
     """
 
     priority = 'LOW'  # after EMAHook has put averaged weights in place
@@ -49,7 +49,7 @@ class RecalibrateHook(Hook):
         """Recalibrate the active architecture."""
         model = unwrap(runner.model)
         if not self._batches:
-            # Every rank takes the same images, so that all have the same statistics.
+            # The same images on every rank give the same statistics.
             config = {**copy.deepcopy(dict(self.dataloader)), 'sampler': dict(type='vitnas.WholeSampler')}
             loader = runner.build_dataloader(config, seed=runner.seed)
             self._batches = [copy.deepcopy(batch) for batch in islice(loader, self.num_batches)]

@@ -1,63 +1,62 @@
-"""How good a supernet is while it trains: its largest, its smallest and some random architectures."""
+"""Report the quality of a supernet during training: its largest, its smallest and some random architectures."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from mmengine.dist import is_main_process
-from mmengine.hooks import EMAHook, Hook
+from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 from ...backbones import elastic_backbone, unwrap
 from ...costs import Cost
 from ...errors import VitnasError
+from ...integration.runner import averaged_weights
 from ...registry import HOOKS
 from ...spaces import Arch
 from ...utils.fileio import atomic_write
 from .recalibrate import RecalibrateHook
 
 COLUMNS = ('epoch', 'iter', 'name', 'metric', 'value', 'macs', 'params')
-"""Columns of the CSV file, one row an architecture and metric."""
+"""Columns of the CSV file, with one row per architecture and metric."""
 
 Row = dict[str, Any]
 
 
 @HOOKS.register_module()
 class SupernetReportHook(Hook):
-    """Evaluate the same few architectures on the val data every n epochs (or iterations), log and keep the results.
+    """Evaluate the same few architectures on the val data at regular intervals; log and store the results.
 
-    They are kept in ``supernet_report.csv`` in the work dir; after a resume, rows of steps that are trained
-    again are dropped. Averaged weights (``EMAHook``) are used where there are any.
+    ``supernet_report.csv`` in the work dir holds all results. A resumed training drops the rows of steps that it
+    repeats. If there is an ``EMAHook``, its averaged weights are evaluated.
 
     Args:
-        interval: Every how many epochs, or iterations where the loop counts these, and after the last. Defaults to 1.
-        num_random: How many random architectures. Defaults to 3.
-        seed: What draws them. Defaults to 0.
+        interval: Number of epochs (or iterations, if the loop counts these) between two reports; the last one is
+            always reported. Defaults to 1.
+        num_random: Number of random architectures. Defaults to 3.
     """
 
-    priority = 'LOW'  # after the weights' hooks, before the checkpoint's
+    priority = 'LOW'  # after hooks that change weights, before the checkpoint hook
     filename = 'supernet_report.csv'
 
-    def __init__(self, interval: int = 1, num_random: int = 3, seed: int = 0) -> None:
+    def __init__(self, interval: int = 1, num_random: int = 3) -> None:
         if interval < 1 or num_random < 0:
             raise VitnasError(
                 f'`interval` should be at least 1 and `num_random` at least 0, but got {interval!r} and {num_random!r}'
             )
-        self.interval, self.num_random, self.seed = interval, num_random, seed
+        self.interval, self.num_random = interval, num_random
 
     def before_train(self, runner: Runner) -> None:
-        """Choose the architectures and drop what will be written again."""
+        """Choose the architectures and drop rows that will be written again."""
         if runner.val_loop is None:
             raise VitnasError('vitnas.SupernetReportHook needs val_dataloader, val_cfg and val_evaluator')
-        space, rng = elastic_backbone(runner.model).space, np.random.default_rng(self.seed)
+        space, rng = elastic_backbone(runner.model).space, np.random.default_rng(0)
         self.archs: dict[str, Arch] = {'largest': space.largest(), 'smallest': space.smallest()}
         self.archs.update({f'random_{i}': space.sample(rng) for i in range(self.num_random)})
         self.by_epoch = getattr(runner.train_loop, 'by_epoch', True)
@@ -67,12 +66,12 @@ class SupernetReportHook(Hook):
             _write(path, kept)
 
     def after_train_epoch(self, runner: Runner) -> None:
-        """Report where it is due by epochs."""
+        """Report if it is due by epochs."""
         if self.by_epoch and (self.every_n_epochs(runner, self.interval) or self.is_last_train_epoch(runner)):
             self._report(runner, runner.epoch + 1, runner.iter)
 
     def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None, outputs: Any = None) -> None:
-        """Report where it is due by iterations."""
+        """Report if it is due by iterations."""
         if not self.by_epoch and (self.every_n_train_iters(runner, self.interval) or self.is_last_train_iter(runner)):
             self._report(runner, runner.epoch, runner.iter + 1)
 
@@ -92,7 +91,7 @@ class SupernetReportHook(Hook):
 
 
 def read_report(path: Path) -> list[Row]:
-    """The rows of a report's CSV file."""
+    """Read the rows of a report's CSV file."""
     with open(path, newline='') as file:
         return list(csv.DictReader(file))
 
@@ -107,14 +106,14 @@ def _write(path: Path, rows: list[Row]) -> None:
 
 @torch.no_grad()
 def _evaluate(runner: Runner, archs: dict[str, Arch]) -> dict[str, tuple[dict[str, float], Cost]]:
-    """Metrics and costs of each architecture on the val data, of which each batch is loaded once where that can be."""
+    """Return metrics and cost of each architecture; each batch is loaded once unless batch norms are recalibrated."""
     model, loop = runner.model, runner.val_loop
     backbone, classes = elastic_backbone(model), getattr(getattr(unwrap(model), 'head', None), 'num_classes', 0)
     evaluators = {name: copy.deepcopy(loop.evaluator) for name in archs}
     size: tuple[int, int] | None = None
     recalibration = [hook for hook in runner.hooks if isinstance(hook, RecalibrateHook)]
     model.eval()
-    # Batch norms have room for the statistics of one architecture.
+    # Batch norms hold the statistics of one architecture at a time.
     for group in [[name] for name in archs] if recalibration else [list(archs)]:
         for hook in recalibration:
             backbone.set_arch(archs[group[0]])
@@ -131,18 +130,5 @@ def _evaluate(runner: Runner, archs: dict[str, Arch]) -> dict[str, tuple[dict[st
 
 
 def _image_size(model: Any, batch: Any) -> tuple[int, int]:
-    """Height and width of a batch's images as the backbone gets them."""
+    """Return height and width of a batch's images at the backbone's input."""
     return tuple(model.data_preprocessor(copy.deepcopy(batch))['inputs'].shape[-2:])
-
-
-@contextlib.contextmanager
-def averaged_weights(runner: Runner) -> Iterator[None]:
-    """Put the averaged weights in place meanwhile, as the val loop's hooks do."""
-    averages = [hook for hook in runner.hooks if isinstance(hook, EMAHook) and hook._ema_started(runner)]
-    for hook in averages:
-        hook._swap_ema_parameters()
-    try:
-        yield
-    finally:
-        for hook in averages:
-            hook._swap_ema_parameters()

@@ -1,4 +1,4 @@
-"""Hooks of samplers that learn: their state in every checkpoint, and their training between epochs of the supernet."""
+"""Hooks for samplers that learn: save their state, and train them between epochs of the supernet."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 from mmengine.hooks import Hook
-from mmengine.runner import BaseLoop, Runner
+from mmengine.runner import Runner
 
 from ...errors import CheckpointError, VitnasError
+from ...integration.runner import averaged_weights, is_resuming, train_loop_is_built
 from ...registry import HOOKS
 from ..reinforce import SamplerTraining
 from ..samplers import ArchSampler
 from ..samplers.base import SAMPLER
-from .report import averaged_weights
 
 
 class SamplerStateHook(Hook):
-    """Keeps the state of a loop's sampler in the checkpoints; the loop registers it.
+    """Keep the state of a loop's sampler in checkpoints; the loop registers this hook.
 
     Args:
         sampler: The sampler, bound to its space.
@@ -28,43 +28,45 @@ class SamplerStateHook(Hook):
         self.sampler = sampler
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        """Add what the sampler has learned."""
+        """Add the sampler's state."""
         if state := self.sampler.state_dict():
             checkpoint[SAMPLER] = state
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        """Take it over; ``load_from`` may name a supernet that was trained with another sampler.
+        """Load the sampler's state; ``load_from`` may be a supernet that was trained with another sampler.
 
         Raises:
-            CheckpointError: A training is resumed from a checkpoint whose sampler does not fit.
+            CheckpointError: The sampler of a checkpoint to resume from does not fit.
         """
         if not self.sampler.state_dict():
             return
         try:
             if SAMPLER not in checkpoint:
                 raise CheckpointError(f'the checkpoint has no architecture sampler for {type(self.sampler).__name__}')
-            self.sampler.load_state_dict(checkpoint[SAMPLER], resume=runner._resume)
+            self.sampler.load_state_dict(checkpoint[SAMPLER], resume=is_resuming(runner))
         except CheckpointError as err:
-            if runner._resume:
+            if is_resuming(runner):
                 raise
-            runner.logger.warning(f'Sampler: begins untrained: {err}')
+            runner.logger.warning(f'Sampler: starts untrained: {err}')
 
 
 @HOOKS.register_module()
 class SamplerTrainHook(Hook):
-    """Train the loop's sampler every so many epochs (FocusFormer, Alg. 1, lines 3 to 5).
+    """Train the loop's sampler at regular intervals (FocusFormer, Alg. 1, lines 3 to 5).
+
+    Rewards come from the images of ``val_dataloader``, the hold-out part of the training set, and from
+    ``val_evaluator``. The batch size is that of the supernet's training. If there is an ``EMAHook``, its averaged
+    weights are scored.
 
     Args:
-        interval: τ: before every τ-th epoch, or iteration where the loop counts these.
+        interval: τ: train before every τ-th epoch (or iteration, if the loop counts these).
         iterations: K: iterations of one training (Alg. 2). Defaults to 100, as in the paper.
-        **training: Arguments of :class:`~vitnas_core.training.reinforce.SamplerTraining` but for the data:
-            ``optimizer`` and more. Rewards come from the images of ``val_dataloader``, the hold-out part of the
-            training set, in batches of the supernet's size, by ``val_evaluator``; averaged weights (``EMAHook``)
-            are used where there are any.
+        **training: Arguments of :class:`~vitnas_core.training.reinforce.SamplerTraining` except the data, e.g.
+            ``optimizer``.
 
     Raises:
-        VitnasError: A number is out of range; when the training starts: the loop's sampler does not learn, there
-            is no ``val_dataloader``, or it reads the test set.
+        VitnasError: A number is out of range. When the training starts: the loop's sampler does not learn, or
+            ``val_dataloader`` is missing or reads the test set.
     """
 
     def __init__(self, interval: int, iterations: int = 100, **training: Any) -> None:
@@ -76,8 +78,8 @@ class SamplerTrainHook(Hook):
         self.interval, self.iterations, self._settings = interval, iterations, training
 
     def before_run(self, runner: Runner) -> None:
-        """Build the training, before a checkpoint is loaded into it; a test or a validation has none."""
-        if not isinstance(runner._train_loop, BaseLoop) or hasattr(self, 'training'):
+        """Build the sampler's training before a checkpoint is loaded; a test or a validation has none."""
+        if not train_loop_is_built(runner) or hasattr(self, 'training'):
             return
         images, evaluator = runner.cfg.get('val_dataloader'), runner.cfg.get('val_evaluator')
         if images is None or evaluator is None:
@@ -89,21 +91,21 @@ class SamplerTrainHook(Hook):
         self.by_epoch = getattr(runner.train_loop, 'by_epoch', True)
 
     def before_train(self, runner: Runner) -> None:
-        """Try the metric, which is first needed after many epochs."""
+        """Try the metric now: it is first needed after many epochs."""
         self.training.check()
 
     def before_train_epoch(self, runner: Runner) -> None:
-        """Train where it is due by epochs."""
+        """Train if it is due by epochs."""
         if self.by_epoch:
             self._train(runner, runner.epoch)
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
-        """Train where it is due by iterations."""
+        """Train if it is due by iterations."""
         if not self.by_epoch:
             self._train(runner, runner.iter)
 
     def _train(self, runner: Runner, now: int) -> None:
-        """Train where it is due and not done yet: what is resumed inside an epoch has done that epoch's."""
+        """Train if it is due and not done; a training resumed inside an epoch has done that epoch's."""
         if (now + 1) % self.interval or now == self.training.last:
             return
         self.training.last = now

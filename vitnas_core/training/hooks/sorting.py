@@ -1,4 +1,4 @@
-"""Sort heads and hidden units by importance, so that small architectures keep what matters (ViT-ResNAS's code)."""
+"""Sort heads and hidden units by importance, so that small architectures get the most important (ViT-ResNAS)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from ..projection import ASIDE
 
 @HOOKS.register_module()
 class SortChannelsHook(Hook):
-    """At the start of an epoch, sort the heads and hidden units of every block, most important first.
+    """Sort the heads and hidden units of every block at the start of an epoch, most important first.
 
-    The largest architecture computes what it did before; smaller ones get its most important parts. What the optimizer
-    has gathered for each number of a weight moves along, which the published code forgets. The paper does not mention
-    any of it.
+    The largest architecture computes the same as before; smaller ones get its most important parts. The optimizer's
+    state of each weight moves along, which the published code forgets. The paper does not mention the sorting.
 
     Args:
-        until: For which part of the training. Defaults to 0.25, while the space opens.
+        until: Fraction of the training in which channels are sorted. Defaults to 0.25, while the space opens.
 
     Raises:
-        VitnasError: ``until`` is not from 0 to 1; when a training starts: it is not by epochs, averages
-            weights, or the backbone's settings do not allow it.
+        VitnasError: ``until`` is not from 0 to 1. When a training starts: it is not by epochs, it averages weights, or
+            the backbone's settings do not allow sorting.
     """
 
     def __init__(self, until: float = 0.25) -> None:
@@ -37,7 +36,7 @@ class SortChannelsHook(Hook):
         self.until = until
 
     def before_train(self, runner: Runner) -> None:
-        """Refuse a training without epochs, averages of weights, and a backbone whose channels have fixed places."""
+        """Refuse a training by iterations, averaged weights, and a backbone whose channels cannot move."""
         if not getattr(runner.train_loop, 'by_epoch', True) or runner.max_epochs < 2:
             raise VitnasError(
                 'vitnas.SortChannelsHook sorts at the start of epochs: give the loop `max_epochs` above 1'
@@ -52,7 +51,7 @@ class SortChannelsHook(Hook):
 
     @torch.no_grad()
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
-        """Sort, in the first iteration of an epoch (a training that goes on in the middle of one has sorted)."""
+        """Sort in the first iteration of an epoch; a training resumed in the middle of one has sorted."""
         if batch_idx or runner.epoch > self.until * runner.max_epochs:
             return
         state = runner.optim_wrapper.optimizer.state

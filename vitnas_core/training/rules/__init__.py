@@ -1,4 +1,4 @@
-"""Training rules: how the architectures of a step become gradients."""
+"""Training rules: turn the architectures of a step into gradients."""
 
 from .base import TrainingRule
 from .multi_arch import MultiArch

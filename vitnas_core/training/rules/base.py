@@ -1,29 +1,43 @@
-"""What a training rule is, and the steps that rules share."""
+"""Base class of training rules."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from mmengine.optim import OptimWrapper
 from torch import Tensor
 
-from ...backbones import elastic_backbone, unwrap
+from ...backbones import ElasticBackbone
+from ...integration.steps import label_loss
 from ...spaces import Arch
 from ..samplers import ArchSampler
 
 
-class TrainingRule:
-    """Turns a batch and the architectures of a step into gradients and an update."""
+class TrainingRule(ABC):
+    """Turn a batch and the architectures of a step into gradients and an update."""
 
-    def check(self, sampler: ArchSampler, model: Any) -> None:
+    backbone: ElasticBackbone
+    """The elastic backbone of the model; :meth:`bind` sets it."""
+
+    def bind(self, backbone: ElasticBackbone) -> None:
+        """Get ready to train a model; called once, when the loop is built.
+
+        Args:
+            backbone: The elastic backbone of the model.
+        """
+        self.backbone = backbone
+
+    def check(self, sampler: ArchSampler, model: Any) -> None:  # noqa: B027  (a rule may fit any)
         """Refuse a sampler or a model that this rule cannot train; called when the loop is built.
 
         Raises:
-            VitnasError: They do not fit, and why.
+            VitnasError: They do not fit.
         """
 
+    @abstractmethod
     def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
         """Train one step.
 
@@ -36,42 +50,31 @@ class TrainingRule:
         Returns:
             What is logged.
         """
-        raise NotImplementedError
 
-    def losses(self, model: Any, data: Any, archs: list[Arch]) -> Iterator[Tensor]:
-        """The loss of one architecture after another, each computed when it is asked for; it stays the active one.
+    def objective(self, model: Any, data: Any) -> Callable[[Arch], Tensor]:
+        """Return a function from an architecture to its loss, which leaves the architecture active.
+
+        Call it with the architectures of one step in their order, as they may learn from the first one.
 
         Args:
             model: The model, perhaps wrapped for distributed training.
-            data: A batch that the model's data preprocessor made.
-            archs: The architectures, the largest first.
+            data: A batch from the model's data preprocessor.
         """
-        backbone = elastic_backbone(model)
-        for arch in archs:
-            backbone.set_arch(arch)
-            yield label_loss(model, data)
 
+        def loss(arch: Arch) -> Tensor:
+            self.backbone.set_arch(arch)
+            return label_loss(model, data)
 
-def label_loss(model: Any, data: Any) -> Tensor:
-    """The loss of the active architecture against the labels."""
-    return unwrap(model).parse_losses(model._run_forward(data, mode='loss'))[0]
+        return loss
 
 
 def reduced(model: Any, last: bool) -> contextlib.AbstractContextManager:
-    """For one architecture of several: where ``last`` of them, ranks exchange the gradients of all so far."""
+    """Return the context of one backward pass out of several: ranks exchange the sum of all gradients in the last."""
     return contextlib.nullcontext() if last or not hasattr(model, 'no_sync') else model.no_sync()
 
 
-def add_gradients(optim_wrapper: OptimWrapper, loss: Tensor, last: bool) -> None:
-    """Add the gradients of one architecture's loss; the wrapper counts a step once, not once an architecture."""
-    count = optim_wrapper._inner_count
-    optim_wrapper.backward(optim_wrapper.scale_loss(loss))
-    if not last:
-        optim_wrapper._inner_count = count
-
-
 def update(optim_wrapper: OptimWrapper) -> None:
-    """Update the weights where the wrapper's accumulation is complete."""
+    """Update the weights if the wrapper has accumulated enough."""
     if optim_wrapper.should_update():
         optim_wrapper.step()
         optim_wrapper.zero_grad()

@@ -1,4 +1,4 @@
-"""One-pass training: a batch shared among many architectures, one forward and one backward (ViT-ResNAS, Sec. 2.3)."""
+"""One-pass training: split a batch among many architectures, one forward and one backward (ViT-ResNAS, Sec. 2.3)."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from .base import TrainingRule
 
 @RULES.register_module()
 class MultiArch(TrainingRule):
-    """Give each architecture of the step an equal part of the batch; the rest is mm's own ``train_step``.
+    """Give each architecture of a step an equal part of the batch, then run mmengine's own ``train_step``.
 
-    The gradients are those of training each architecture on its part and adding up. On several processes each trains
-    its share of the architectures, so that as many as the sampler draws share the batch of all of them.
+    The gradient is the sum over architectures, each trained on its part. Several processes split the architectures as
+    they split the batch.
 
     Args:
-        way: ``'sliced'``: one after another, each at its own width; ``'masked'``: all at once at full width, with
-            zeros in the channels that a sample's architecture lacks; ``'auto'``: sliced on a CPU and where settings of
-            the backbone do not allow masks, masked elsewhere. All compute the same; only what is dropped at random,
-            paths and attention weights, differs. Defaults to ``'auto'``.
-        interleaved: Whether sample r of a process has architecture r mod n, as in the published code. Defaults to
-            False: neighbours have the same.
+        way: ``'sliced'`` runs one architecture after another, each at its own width. ``'masked'`` runs all at once at
+            full width, with zeros in the channels that a sample's architecture lacks. ``'auto'`` is sliced on a CPU or
+            if the backbone's settings do not allow masks, masked otherwise. All compute the same; only random drops of
+            paths and attention weights differ. Defaults to ``'auto'``.
+        interleaved: Whether sample r of a process gets architecture r mod n, as in the published code. Defaults to
+            False: neighbouring samples get the same one.
 
     Raises:
-        VitnasError: ``way`` is none of these.
+        VitnasError: ``way`` is invalid.
     """
 
     def __init__(self, way: str = 'auto', interleaved: bool = False) -> None:
@@ -46,17 +46,17 @@ class MultiArch(TrainingRule):
         self._warned = False
 
     def check(self, sampler: ArchSampler, model: Any) -> None:
-        """Refuse what would mix architectures, and architectures that processes cannot share."""
+        """Refuse parts that mix samples of a batch, and a number of architectures that processes cannot split."""
         if sampler.num_archs % get_world_size():
             raise VitnasError(
-                f'vitnas.MultiArch shares the architectures of a step among {get_world_size()} processes, but '
+                f'vitnas.MultiArch splits the architectures of a step among {get_world_size()} processes, but '
                 f'{type(sampler).__name__} draws {sampler.num_archs}; let it draw a multiple'
             )
         backbone = elastic_backbone(model)
-        backbone.set_archs(sampler.num_archs * [backbone.arch], self.way)  # says why this way cannot be
+        backbone.set_archs(sampler.num_archs * [backbone.arch], self.way)  # raises the reason if this way is impossible
         backbone.set_arch(backbone.arch)
-        shared = {id(part) for module in backbone.entry_modules() for part in module.modules()}
-        found = [name for name, norm in batch_norms(model).items() if id(norm) not in shared]
+        common = {id(part) for module in backbone.entry_modules() for part in module.modules()}
+        found = [name for name, norm in batch_norms(model).items() if id(norm) not in common]
         if found:
             raise VitnasError(
                 f'vitnas.MultiArch cannot train {found[0]}: a batch norm takes its mean over samples of different '
@@ -65,24 +65,23 @@ class MultiArch(TrainingRule):
             )
 
     def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
-        """One ordinary training step in which this process's architectures share the batch."""
-        # As mm's samplers deal images out: one process or several, interleaved samples get the same architectures.
+        """Run one ordinary training step, with the batch split among the architectures of this process."""
+        # As mm's samplers deal out images: interleaved samples get the same architectures on any number of processes.
         own = archs[get_rank() :: get_world_size()]
         self._check_batch(batch, len(own))
-        backbone = elastic_backbone(model)
-        backbone.set_archs(own, self.way, self.interleaved)
+        self.backbone.set_archs(own, self.way, self.interleaved)
         try:
             return model.train_step(batch, optim_wrapper=optim_wrapper)
         finally:
-            backbone.set_arch(backbone.arch)
+            self.backbone.set_arch(self.backbone.arch)
 
     def _check_batch(self, batch: Any, archs: int) -> None:
-        """Say once that architectures go without images; the last batch of an epoch may be a small one."""
+        """Warn once if architectures get no images; the last batch of an epoch may be small."""
         images = len(batch['inputs']) if isinstance(batch, dict) and 'inputs' in batch else archs
         if images < archs and not self._warned:
             self._warned = True
             print_log(
-                f'vitnas.MultiArch shares a batch of {images} images among {archs} architectures: '
+                f'vitnas.MultiArch splits a batch of {images} images among {archs} architectures: '
                 f'{archs - images} of them learn nothing in such a step',
                 'current',
                 logging.WARNING,

@@ -1,4 +1,4 @@
-"""Single-path training: one architecture a step (AutoFormer, FocusFormer)."""
+"""Single-path training: one architecture per step (AutoFormer, FocusFormer)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 from mmengine.optim import OptimWrapper
 from torch import Tensor
 
-from ...backbones import elastic_backbone
 from ...errors import VitnasError
 from ...registry import RULES
 from ...spaces import Arch
@@ -17,17 +16,17 @@ from .base import TrainingRule
 
 @RULES.register_module()
 class SinglePath(TrainingRule):
-    """Train the step's only architecture, as if the model were that one: mm's own ``train_step``."""
+    """Train the only architecture of a step by mmengine's own ``train_step``."""
 
     def check(self, sampler: ArchSampler, model: Any) -> None:
         """Refuse a sampler of several architectures."""
         if sampler.num_archs != 1:
             raise VitnasError(
-                f'vitnas.SinglePath trains one architecture a step, but {type(sampler).__name__} draws '
+                f'vitnas.SinglePath trains one architecture per step, but {type(sampler).__name__} draws '
                 f'{sampler.num_archs}; use rule=dict(type="vitnas.Sandwich")'
             )
 
     def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
-        """One ordinary training step at the architecture."""
-        elastic_backbone(model).set_arch(archs[0])
+        """Run one ordinary training step of the architecture."""
+        self.backbone.set_arch(archs[0])
         return model.train_step(batch, optim_wrapper=optim_wrapper)

@@ -1,7 +1,6 @@
-"""Samplers: which architectures a training step trains."""
+"""Architecture samplers: pick the architectures of a training step."""
 
 from .base import ArchSampler
-from .fixed import FixedSampler
 from .focus import FocusSampler
 from .multi_arch import MultiArchSampler
 from .sandwich import SandwichSampler
@@ -10,7 +9,6 @@ from .warmup import WarmUpSampler
 
 __all__ = [
     'ArchSampler',
-    'FixedSampler',
     'FocusSampler',
     'MultiArchSampler',
     'SandwichSampler',

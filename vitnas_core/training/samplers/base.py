@@ -1,7 +1,8 @@
-"""What a sampler of architectures is."""
+"""Base class of architecture samplers."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,59 +12,58 @@ from ...costs import Cost
 from ...spaces import Arch, SearchSpace
 
 SAMPLER = 'arch_sampler'
-"""Where a checkpoint holds what the sampler has learned."""
+"""Key of a checkpoint for the state of the sampler."""
 
-Price = Callable[[Arch, int | tuple[int, int], int], Cost]
-"""What an architecture costs at an image size with a head of so many classes: ``ElasticBackbone.price``."""
+Pricing = Callable[[Arch, int | tuple[int, int], int], Cost]
+"""From architecture, image size and number of classes to the cost, as ``ElasticBackbone.price``."""
 
 
-class ArchSampler:
-    """Says which architectures a training step trains.
+class ArchSampler(ABC):
+    """Pick the architectures of a training step.
 
-    A sampler keeps no generator of its own: what it draws is a function of the generator that the loop passes,
-    which is the same on every rank and after a resume, and of what it has learned, if it learns: ``state_dict``
-    is part of every checkpoint.
+    A sampler has no generator of its own. It draws from the one that the loop passes, which is the same on every rank
+    and after a resume. A sampler that learns keeps what it learned in ``state_dict``, a part of every checkpoint.
     """
 
     num_archs: int
-    """How many architectures a step gets."""
+    """Number of architectures per step."""
 
     largest_first = False
-    """Whether the first one is always the largest, as in-place distillation needs it."""
+    """Whether the first one is always the largest, which in-place distillation needs."""
 
     any_space = True
-    """Whether it draws from whatever space it is given, e.g. from a part that a warm-up has opened."""
+    """Whether it can draw from any space, e.g. from the part that a warm-up has opened."""
 
-    def bind(self, space: SearchSpace, price: Price, seed: int) -> None:
+    def bind(self, space: SearchSpace, price: Pricing, seed: int) -> None:  # noqa: B027  (most need nothing)
         """Get ready for a space; called once, when the loop is built.
 
         Args:
-            space: What :meth:`sample` will draw from.
-            price: What an architecture costs.
-            seed: Of the run, for initial weights.
+            space: The space that :meth:`sample` draws from.
+            price: Gives the cost of an architecture.
+            seed: Seed of the run, for initial weights.
         """
 
+    @abstractmethod
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
         """Draw the architectures of one step.
 
         Args:
-            space: Where from.
-            rng: The step's generator.
-            progress: How much of the training is done, from 0 to 1.
+            space: The space.
+            rng: The generator of the step.
+            progress: Progress of the training, from 0 to 1.
         """
-        raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has learned; empty where it learns nothing."""
+        """Return what the sampler has learned; empty if it does not learn."""
         return {}
 
-    def load_state_dict(self, state: Mapping[str, Any], resume: bool = False) -> None:
-        """Take over what :meth:`state_dict` of another process gave.
+    def load_state_dict(self, state: Mapping[str, Any], resume: bool = False) -> None:  # noqa: B027  (as above)
+        """Load what :meth:`state_dict` returned.
 
         Args:
-            state: What it gave.
-            resume: Whether its training goes on, too. Defaults to False: only what was learned is wanted.
+            state: The state.
+            resume: Whether to load the state of the sampler's own training, too. Defaults to False.
 
         Raises:
-            CheckpointError: It is of a sampler of another kind.
+            CheckpointError: The state belongs to another sampler.
         """

@@ -1,4 +1,4 @@
-"""A learned sampler: architectures that are likely on the Pareto front of accuracy and budget (FocusFormer)."""
+"""A learned sampler: it prefers architectures near the Pareto front of accuracy and cost (FocusFormer)."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from ...costs import reachable_range
 from ...errors import CheckpointError, VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
-from .base import SAMPLER, ArchSampler, Price
+from .base import SAMPLER, ArchSampler, Pricing
 from .policy import BudgetPolicy
 
 _MOST_BUDGETS = 10_000
-"""More embeddings than this are taken for a mistake in the unit of ``step``."""
+"""More embeddings than this mean a wrong unit of ``step``."""
 _PRICED = 2**16
-"""How many prices are remembered."""
+"""Number of cached prices."""
 
 
 class Stateful(Protocol):
-    """What a checkpoint can hold."""
+    """An object with a state for checkpoints."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What is to be kept."""
+        """Return the state."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what was kept."""
+        """Load a state."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Draws:
     """Architectures that π drew.
 
     Args:
-        archs: The architectures, one a budget.
+        archs: The architectures, one per budget.
         log_probs: log π(B) of each, (N,), with gradients.
-        entropies: The entropy of the decisions on the way to each, (N,), with gradients.
+        entropies: Entropy of the decisions on the path to each, (N,), with gradients.
     """
 
     archs: list[Arch]
@@ -54,16 +54,16 @@ class Draws:
 
 @ARCH_SAMPLERS.register_module()
 class FocusSampler(ArchSampler):
-    """A budget, uniform over what the space can cost, then an architecture of π(B) (FocusFormer, Alg. 1).
+    """Draw a budget uniformly from the reachable range, then an architecture from π(B) (FocusFormer, Alg. 1).
 
     :class:`~vitnas_core.training.hooks.SamplerTrainHook` trains π while the supernet trains,
-    :class:`~vitnas_core.training.SamplerTrainLoop` afterwards. Until then π is nearly uniform.
+    :class:`~vitnas_core.training.SamplerTrainLoop` afterwards. Before its training, π is nearly uniform.
 
     Args:
-        input_size: Image side, or (height, width), for which architectures are priced.
-        num_classes: Classes of the linear head that is priced too. Defaults to 0: none.
+        input_size: Image side, or (height, width), for the cost of architectures.
+        num_classes: Number of classes of the linear head in the cost. Defaults to 0: no head.
         step: Distance s of two budgets with an embedding, in MACs. Defaults to 200 M, as in the paper.
-        width: Width of the LSTM and of the embeddings, which the paper leaves open. Defaults to 64.
+        width: Width of the LSTM and the embeddings; the paper does not give it. Defaults to 64.
 
     Raises:
         VitnasError: ``step`` or ``width`` is out of range.
@@ -82,10 +82,10 @@ class FocusSampler(ArchSampler):
         self.input_size, self.num_classes = input_size, num_classes
         self.step, self.width = float(step), width
         self.training: Stateful | None = None
-        """What trains π; its state is kept with that of π."""
+        """The training of π; its state is stored with that of π."""
 
-    def bind(self, space: SearchSpace, price: Price, seed: int) -> None:
-        """Build π for a space: its budgets go from the cheapest architecture to the dearest.
+    def bind(self, space: SearchSpace, price: Pricing, seed: int) -> None:
+        """Build π for a space; budgets range from the cheapest to the most expensive architecture.
 
         Raises:
             VitnasError: ``step`` gives far too many budgets.
@@ -93,7 +93,7 @@ class FocusSampler(ArchSampler):
         self.space = space
         self.price = lru_cache(_PRICED)(lambda arch: price(arch, self.input_size, self.num_classes))
         self.low, self.high = reachable_range(space, self.price, 'macs')
-        # Half a step from the ends, as those have embeddings of their own and are to be drawn often enough.
+        # At least half a step from the ends: those have their own embeddings and should be drawn often enough.
         inner = range(math.ceil(self.low / self.step + 0.5), math.floor(self.high / self.step - 0.5) + 1)
         if len(inner) > _MOST_BUDGETS:
             raise VitnasError(
@@ -101,22 +101,22 @@ class FocusSampler(ArchSampler):
                 f'{self.low:.4g} to {self.high:.4g}; give a larger one'
             )
         self.grid = np.unique([self.low, *(self.step * number for number in inner), self.high])
-        """The budgets that have an embedding: the ends of the range, and the multiples of the step between them."""
+        """Budgets with an embedding: the ends of the range and the multiples of the step between them."""
         self.policy = BudgetPolicy(space, len(self.grid), self.width, torch.Generator().manual_seed(seed))
 
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
-        """One architecture of a random budget."""
+        """Draw one architecture for a random budget."""
         if space is not self.space:
             raise VitnasError('vitnas.FocusSampler draws from the space that it was built for, not from a part of it')
         with torch.no_grad():
             return self.draw(self.draw_budgets(1, rng), rng).archs
 
     def draw_budgets(self, num: int, rng: np.random.Generator) -> list[float]:
-        """Budgets B ~ U(lowest, highest), each rounded to the nearest of the grid."""
+        """Draw budgets B ~ U(lowest, highest), each rounded to the nearest on the grid."""
         return [float(self.grid[self.grid_index(b)]) for b in rng.uniform(self.low, self.high, num)]
 
     def draw(self, budgets: Sequence[float], rng: np.random.Generator) -> Draws:
-        """One architecture of π(B) for each budget, in one batch.
+        """Draw one architecture from π(B) for each budget, in one batch.
 
         Raises:
             VitnasError: A budget is out of range.
@@ -126,7 +126,7 @@ class FocusSampler(ArchSampler):
         return Draws([self.space.decode(code) for code in codes.numpy()], log_probs, entropies)
 
     def log_prob(self, budgets: Sequence[float], archs: Sequence[Arch]) -> Tensor:
-        """log π(B) of an architecture for each budget, (N,), with gradients.
+        """Return log π(B) of one architecture per budget, (N,), with gradients.
 
         Raises:
             VitnasError: A budget is out of range, or an architecture is not in the space.
@@ -135,14 +135,14 @@ class FocusSampler(ArchSampler):
         return self.policy.log_prob(self._places(budgets), codes)[0]
 
     def grid_index(self, budget: float) -> int:
-        """The number of the nearest budget of the grid, from 0."""
+        """Return the index of the nearest budget on the grid."""
         return int(np.abs(self.grid - budget).argmin())
 
     def check_budget(self, budget: float) -> None:
-        """Refuse a budget that no architecture, or every one, meets.
+        """Refuse a budget outside the reachable range.
 
         Raises:
-            VitnasError: It is out of range.
+            VitnasError: The budget is out of range.
         """
         if not self.low <= budget <= self.high:
             raise VitnasError(
@@ -151,21 +151,21 @@ class FocusSampler(ArchSampler):
             )
 
     def _places(self, budgets: Sequence[float]) -> Tensor:
-        """Where budgets lie on the grid: 0 for its first, 1.5 halfway between the second and the third."""
+        """Return the places of budgets on the grid: 0 is the first, 1.5 halfway between the second and the third."""
         for budget in budgets:
             self.check_budget(budget)
         return torch.from_numpy(np.interp(budgets, self.grid, np.arange(len(self.grid), dtype=np.float64)))
 
     def state_dict(self) -> dict[str, Any]:
-        """The weights of π, what they belong to, and how far their training is, where they are trained."""
+        """Return the weights of π, their space and budgets, and the state of their training, if any."""
         training = {} if self.training is None else {'training': self.training.state_dict()}
         return {'about': self._about(), 'policy': self.policy.state_dict(), **training}
 
     def load_state_dict(self, state: Mapping[str, Any], resume: bool = False) -> None:
-        """Take over the weights of a sampler of the same space and budgets; with ``resume`` also its training.
+        """Load the weights of a sampler of the same space and budgets; with ``resume`` also its training.
 
         Raises:
-            CheckpointError: It is of another one.
+            CheckpointError: Space or budgets differ.
         """
         for name, value in self._about().items():
             theirs = state['about'].get(name)
@@ -177,10 +177,10 @@ class FocusSampler(ArchSampler):
             self.training.load_state_dict(state['training'])
 
     def load_file(self, path: str | os.PathLike) -> None:
-        """Take over the weights that a checkpoint file holds.
+        """Load the weights from a checkpoint file.
 
         Raises:
-            CheckpointError: It has no sampler, or one of another space or other budgets.
+            CheckpointError: The file has no sampler, or one of another space or other budgets.
         """
         checkpoint = load_file(path)
         if SAMPLER not in checkpoint:

@@ -1,4 +1,4 @@
-"""Many architectures at once, spread over the options of every dimension (ViT-ResNAS)."""
+"""Many architectures per step, spread over the options of every dimension (ViT-ResNAS)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .base import ArchSampler
 
 @ARCH_SAMPLERS.register_module()
 class MultiArchSampler(ArchSampler):
-    """Several random architectures a step; each dimension is drawn without replacement, as the published code does.
+    """Draw several random architectures per step, each dimension without replacement, as the published code does.
 
-    So a step trains every option of a dimension about equally often, while each architecture by itself is drawn as by
-    ``vitnas.UniformSampler``.
+    A step then trains every option of a dimension about equally often. Each architecture by itself has the
+    distribution of ``vitnas.UniformSampler``.
 
     Args:
-        num_archs: How many, on all processes together. Defaults to 16, the paper's.
+        num_archs: Number of architectures on all processes together. Defaults to 16, as in the paper.
 
     Raises:
-        VitnasError: ``num_archs`` is no whole number above 0.
+        VitnasError: ``num_archs`` is not a whole number above 0.
     """
 
     def __init__(self, num_archs: int = 16) -> None:
@@ -30,5 +30,5 @@ class MultiArchSampler(ArchSampler):
         self.num_archs = num_archs
 
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
-        """The architectures."""
+        """Draw the architectures."""
         return space.sample_spread(self.num_archs, rng)

@@ -8,22 +8,22 @@ from torch import Tensor, nn
 from ...spaces import ABSENT, SearchSpace
 
 _INITIAL = 0.1
-"""The heads begin uniform in ±0.1, as in ENAS, which the paper follows: options are nearly equally likely at first."""
+"""Heads start uniform in ±0.1 as in ENAS, which the paper follows: options are nearly equally likely at first."""
 
 
 class BudgetPolicy(nn.Module):
     """A distribution over the architectures of a space for each budget of a grid, and for budgets between them.
 
-    The LSTM reads the budget's embedding first, then that of each decision. A linear layer a kind of choice (the
-    same name and options: depth, embedding dimension, heads and MLP ratio in AutoFormer's spaces) turns its state
-    into the distribution of the next decision. Choices of absent blocks are not decided and leave the state as it
-    is, so that an architecture has one sequence.
+    The LSTM reads the embedding of the budget, then that of each decision. One linear layer per kind of choice turns
+    its state into the distribution of the next decision. Choices of one kind have the same name and options, e.g.
+    depth, embedding dimension, heads and MLP ratio. Choices of absent blocks are skipped, so that each architecture has
+    one sequence.
 
-    It computes in float64 on the CPU: processes of one training must draw the same architectures.
+    All is computed in float64 on the CPU: processes of one training must draw the same architectures.
 
     Args:
         space: The search space.
-        num_budgets: How many budgets the grid has.
+        num_budgets: Number of budgets on the grid.
         width: Width of the LSTM and of every embedding.
         generator: Draws the initial weights.
     """
@@ -41,8 +41,8 @@ class BudgetPolicy(nn.Module):
         self._init_parameters(width, generator)
 
     def _init_parameters(self, width: int, generator: torch.Generator) -> None:
-        """torch's defaults but for the heads: with embeddings as small as ENAS's the budget is not heard at first,
-        and π learns one architecture for all of them."""
+        """Initialise as torch does, except the heads. With embeddings as small as ENAS's, the budget has no effect at
+        first, and π learns one architecture for all budgets."""
         for name, parameter in self.named_parameters():
             if name.startswith('cell.'):
                 nn.init.uniform_(parameter, -(width**-0.5), width**-0.5, generator)
@@ -55,21 +55,21 @@ class BudgetPolicy(nn.Module):
         """Draw an architecture for each budget.
 
         Args:
-            budgets: (N,), where they lie on the grid: 0 for its first budget, 1.5 halfway between two.
-            uniforms: (N, dimensions), numbers from 0 to 1 that decide the draws.
+            budgets: (N,), their places on the grid: 0 is the first budget, 1.5 halfway between two.
+            uniforms: (N, dimensions), numbers from 0 to 1 that determine the draws.
 
         Returns:
-            Their encodings (N, dimensions) as of :meth:`SearchSpace.encode`, log π of each and the entropy of the
-            decisions on its way, (N,) both.
+            Their encodings (N, dimensions) by :meth:`SearchSpace.encode`; log π of each and the entropy of the
+            decisions on its path, both (N,).
         """
         return self._run(budgets, None, uniforms)
 
     def log_prob(self, budgets: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-        """log π of given architectures, and the entropy of the decisions on their way.
+        """Return log π of given architectures and the entropy of the decisions on their paths.
 
         Args:
-            budgets: (N,), as of :meth:`sample`.
-            codes: (N, dimensions), their encodings.
+            budgets: (N,), as in :meth:`sample`.
+            codes: (N, dimensions), the encodings.
 
         Returns:
             Two tensors of shape (N,). The mean of the second over draws estimates the entropy of π.
@@ -104,12 +104,12 @@ class BudgetPolicy(nn.Module):
         return codes, log_prob, entropy
 
     def _embed(self, budgets: Tensor) -> Tensor:
-        """(N,) → (N, width): the embedding of a budget of the grid, linear between two of them."""
+        """(N,) → (N, width): embed budgets, linearly between two of the grid."""
         low = budgets.floor().long()
         high = budgets.ceil().long()
         return torch.lerp(self.budgets(low), self.budgets(high), (budgets - low)[:, None])
 
 
 def _invert(probs: Tensor, uniforms: Tensor) -> Tensor:
-    """The option (N,) that a number from 0 to 1 falls on, of probabilities (N, options)."""
+    """Return the option (N,) that a number from 0 to 1 falls on, given probabilities (N, options)."""
     return (probs.cumsum(-1)[:, :-1] <= uniforms[:, None]).sum(-1)

@@ -1,4 +1,4 @@
-"""Sandwich sampling: the largest, the smallest and random ones (BigNAS; S3, Sec. 3.2; NASViT, Sec. 3)."""
+"""Sandwich sampling: largest, smallest and random architectures (BigNAS; S3, Sec. 3.2; NASViT, Sec. 3)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .base import ArchSampler
 
 @ARCH_SAMPLERS.register_module()
 class SandwichSampler(ArchSampler):
-    """The largest and the smallest architecture in every step, and random ones between them.
+    """Pick the largest, the smallest and random architectures in every step.
 
     Args:
-        num_random: How many random ones. Defaults to 2, as in S3 and NASViT.
+        num_random: Number of random ones. Defaults to 2, as in S3 and NASViT.
 
     Raises:
-        VitnasError: ``num_random`` is negative or no whole number.
+        VitnasError: ``num_random`` is not a whole number from 0.
     """
 
     largest_first = True
@@ -30,5 +30,5 @@ class SandwichSampler(ArchSampler):
         self.num_archs = 2 + num_random
 
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
-        """The largest, the smallest, then the random ones."""
+        """Return the largest, the smallest, then the random ones."""
         return [space.largest(), space.smallest(), *(space.sample(rng) for _ in range(self.num_random))]

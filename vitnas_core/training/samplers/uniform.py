@@ -1,4 +1,4 @@
-"""Uniform sampling: every dimension by itself (AutoFormer, Sec. 3.3)."""
+"""Uniform sampling (AutoFormer, Sec. 3.3)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .base import ArchSampler
 
 @ARCH_SAMPLERS.register_module()
 class UniformSampler(ArchSampler):
-    """One random architecture a step, each dimension drawn uniformly and by itself."""
+    """Draw one random architecture per step, each dimension uniformly and independently."""
 
     num_archs = 1
 
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
-        """One architecture."""
+        """Draw one architecture."""
         return [space.sample(rng)]

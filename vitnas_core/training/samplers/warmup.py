@@ -1,4 +1,4 @@
-"""A warm-up that opens widths and depths gradually, from the largest architecture on (ViT-ResNAS, App. C)."""
+"""Warm-up: start with the largest architecture and open widths and depths gradually (ViT-ResNAS, App. C)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from ...errors import VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
-from .base import ArchSampler, Price
+from .base import ArchSampler, Pricing
 
 
 @ARCH_SAMPLERS.register_module()
 class WarmUpSampler(ArchSampler):
-    """Another sampler on a space that opens: at first it holds only the largest options.
+    """Let another sampler draw from a growing part of the space, which first holds only the largest options.
 
     Args:
         sampler: The sampler to wrap, or its config.
-        fraction: By which part of the training the whole space is open. Defaults to 0.25.
+        fraction: Fraction of the training after which the whole space is open. Defaults to 0.25.
 
     Raises:
         VitnasError: ``fraction`` is not above 0 and at most 1, or the sampler cannot draw from a part of a space.
@@ -37,19 +37,19 @@ class WarmUpSampler(ArchSampler):
         self.fraction = fraction
         self.num_archs, self.largest_first = self.sampler.num_archs, self.sampler.largest_first
 
-    def bind(self, space: SearchSpace, price: Price, seed: int) -> None:
-        """The wrapped sampler's."""
+    def bind(self, space: SearchSpace, price: Pricing, seed: int) -> None:
+        """Bind the wrapped sampler."""
         self.sampler.bind(space, price, seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The wrapped sampler's."""
+        """Return the state of the wrapped sampler."""
         return self.sampler.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], resume: bool = False) -> None:
-        """The wrapped sampler's."""
+        """Load the state of the wrapped sampler."""
         self.sampler.load_state_dict(state, resume)
 
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
-        """What the wrapped sampler draws of the part that is open."""
-        share = min(1.0, progress / self.fraction)
-        return self.sampler.sample(space if share == 1 else space.upper(share), rng, progress)
+        """Draw from the open part of the space."""
+        opened = min(1.0, progress / self.fraction)
+        return self.sampler.sample(space if opened == 1 else space.upper(opened), rng, progress)

@@ -1,0 +1,30 @@
+"""Private parts of metrics, for scores of one process or of a few images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mmengine.evaluator import BaseMetric
+from mmengine.evaluator.metric import _to_cpu
+
+
+def own_values(metric: BaseMetric, results: list[Any] | None = None) -> dict[str, Any]:
+    """Compute a metric from the results of this process.
+
+    The public ``evaluate`` gathers the results of all ranks, each of which may have scored another architecture. It
+    moves results to the CPU first, as here.
+
+    Args:
+        metric: The metric.
+        results: Which results. Defaults to None: all that the metric has.
+    """
+    return metric.compute_metrics(_to_cpu(metric.results if results is None else results))
+
+
+def annotated_images(metric: BaseMetric) -> int | None:
+    """Return how many images the annotation file of a COCO metric has; None for a metric without such a file.
+
+    mmdet's ``CocoMetric`` counts the objects of all these images, whichever it is given, and does not say so.
+    """
+    file = getattr(metric, '_coco_api', None)
+    return None if file is None else len(file.get_img_ids())
