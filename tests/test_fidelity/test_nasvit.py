@@ -19,7 +19,7 @@ from vitnas_core.backbones import NASViT
 from vitnas_core.backbones.nasvit_layers import TransformerLayer
 from vitnas_core.costs import count_macs, count_params
 from vitnas_core.elastic import WindowTables
-from vitnas_core.recalibration import recalibrate
+from vitnas_core.evaluation import recalibrate
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.zoo import load_space
 

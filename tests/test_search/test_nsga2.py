@@ -287,7 +287,7 @@ def test_a_journal_cut_anywhere_is_continued_to_the_same_history(tmp_path: Path)
     for count in range(len(lines)):
         (folder / 'history.jsonl').write_bytes(b''.join(lines[:count]) + lines[count][:25])
         loop = search(cfg, score)
-        assert len(loop.evaluator.asked) == len(whole) - max(count - 1, 0)
+        assert len(loop.scorer.asked) == len(whole) - max(count - 1, 0)
         assert without_seconds(history(folder, loop)) == whole
         assert (folder / 'pareto.json').read_bytes() == front
 
@@ -307,7 +307,7 @@ def test_every_setting_but_the_generations_makes_it_another_search(tmp_path: Pat
         with pytest.raises(VitnasError, match=f'is the journal of another search: strategy.{name}: .* → '):
             search(config(tmp_path / 'run', {**SMALL, name: value}), noise)
     loop = search(config(tmp_path / 'run', {**SMALL, 'generations': 5}), noise)
-    assert len(loop.evaluator.asked) == 5 and len(loop.history) == 25
+    assert len(loop.scorer.asked) == 5 and len(loop.history) == 25
 
 
 # what it refuses

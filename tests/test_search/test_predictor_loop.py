@@ -130,7 +130,7 @@ def test_a_journal_cut_anywhere_is_continued_to_the_same_history(tmp_path: Path)
         for name in files:
             (run / name).unlink()
         loop = search(cfg, uphill)
-        assert len(loop.evaluator.asked) == len(whole) - max(count - 1, 0)
+        assert len(loop.scorer.asked) == len(whole) - max(count - 1, 0)
         assert without_seconds(history(run, loop)) == whole
         assert {name: (run / name).read_bytes() for name in files} == files
 

@@ -61,12 +61,13 @@ class Findings:
 
 def work(folder: Path, supernet: Path, seed: int, rank: int, world: int, meeting: str) -> None:
     """One process of a search, which notes what it begins to evaluate and what it has written."""
-    from vitnas_core.search import Journal, SearchLoop, SubnetEvaluator
+    from vitnas_core.evaluation import Scorer
+    from vitnas_core.search import Journal, SearchLoop
 
     torch.set_num_threads(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     notes = os.open(folder / 'notes', os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    evaluate, append, score = SubnetEvaluator.evaluate, Journal.append, SearchLoop._score
+    evaluate, append, score = Scorer.score, Journal.append, SearchLoop._score
     fresh: set[int] = set()
 
     def noted_evaluate(self: Any, *args: Any) -> Any:
@@ -83,7 +84,7 @@ def work(folder: Path, supernet: Path, seed: int, rank: int, world: int, meeting
             fresh.discard(candidate.id)
             os.write(notes, f'written {candidate.id}\n'.encode())
 
-    SubnetEvaluator.evaluate = noted_evaluate  # type: ignore[method-assign, assignment]
+    Scorer.score = noted_evaluate  # type: ignore[method-assign, assignment]
     SearchLoop._score = noted_score  # type: ignore[method-assign, assignment]
     Journal.append = noted_append  # type: ignore[method-assign]
     if world > 1:

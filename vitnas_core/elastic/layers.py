@@ -139,7 +139,7 @@ class ElasticBatchNorm2d(nn.BatchNorm2d):
     """A batch norm of the channels that arrive, with the first entries of gain, bias and running statistics.
 
     Statistics that training leaves are those of many architectures: recalibrate them for one before it is scored
-    (:func:`~vitnas_core.recalibration.recalibrate`). ``num_batches_tracked`` stays as it is.
+    (:func:`~vitnas_core.evaluation.recalibrate`). ``num_batches_tracked`` stays as it is.
 
     Args:
         channels: Largest width.

@@ -1,7 +1,6 @@
 """Searching a trained supernet: loops that run as ``train_cfg``, their journal and their results."""
 
 from .candidate import Candidate, ranked
-from .evaluator import SubnetEvaluator
 from .evolution import EvolutionSearchLoop
 from .halving import SuccessiveHalvingLoop
 from .journal import Journal, read_candidates
@@ -10,7 +9,6 @@ from .nsga2 import NSGA2SearchLoop
 from .pareto import pareto_front
 from .predictor import ForestPredictor, PredictorValidation
 from .predictor_loop import PredictorSearchLoop
-from .racing import Racing
 from .random import RandomSearchLoop
 from .sampled import SamplerSearchLoop
 from .space_quality import Sample, SpaceEvolution, SpaceQuality, SpaceStep
@@ -25,7 +23,6 @@ __all__ = [
     'PredictorSearchLoop',
     'PredictorValidation',
     'Proposal',
-    'Racing',
     'RandomSearchLoop',
     'Sample',
     'SamplerSearchLoop',
@@ -34,7 +31,6 @@ __all__ = [
     'SpaceQuality',
     'SpaceSearch',
     'SpaceStep',
-    'SubnetEvaluator',
     'SuccessiveHalvingLoop',
     'pareto_front',
     'ranked',

@@ -23,17 +23,15 @@ from ..checkpoints import load_weights
 from ..costs import Constraint, Cost, as_size
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
+from ..evaluation import Job, Racing, Scorer, batch_norms, elastic_norms, whole
 from ..latency import SPEARMAN, LatencyTable
-from ..recalibration import batch_norms, elastic_norms
 from ..spaces import Arch
 from . import outputs
 from .candidate import Candidate, ranked
 from .checks import digest_data, digest_weights
-from .evaluator import SubnetEvaluator
 from .feasible import FeasibleSpace
 from .journal import Journal
 from .progress import SearchBar
-from .racing import Racing
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class SearchLoop(BaseLoop):
             ``constraint`` can limit. Defaults to None.
         metric: Which value of the evaluator counts, greater is better. Defaults to None: its first.
         racing: ``dict(confidence=0.99)``: drop a candidate as soon as it cannot reach the parents any more;
-            see :class:`~vitnas_core.search.racing.Racing`. Defaults to None: every candidate sees every image.
+            see :class:`~vitnas_core.evaluation.Racing`. Defaults to None: every candidate sees every image.
         keep_gb: Decoded hold-out batches are kept in memory up to this size. Defaults to 4.
         recalibrate: On how many hold-out batches batch norms get the statistics of a candidate before it is scored;
             for backbones with batch norms, such as NASViT. Defaults to 0: those of the supernet's training stay.
@@ -121,10 +119,9 @@ class SearchLoop(BaseLoop):
         # A search goes on from its journal; mmengine's resume would take over the supernet's epochs.
         runner._resume = False
         self.data_digest = digest_data([dataloader.get('dataset'), dataloader.get('batch_size')])
-        data = {name: value for name, value in dataloader.items() if name not in ('sampler', 'batch_sampler')}
-        super().__init__(runner, {**data, 'sampler': dict(type='vitnas.WholeSampler'), 'drop_last': False})
+        super().__init__(runner, whole(dataloader))
         self.metric_asked = {'evaluator': digest_data(evaluator), 'name': metric}
-        self.evaluator = self.build_evaluator(evaluator, metric, keep_gb)
+        self.scorer = self.build_scorer(evaluator, metric, keep_gb)
         self.seed = int(runner._randomness_cfg.get('seed') or 0)  # a run without a seed must be the same later
         self.rank, self.world = get_dist_info()
         self._epoch, self._iter = 0, 0
@@ -210,10 +207,10 @@ class SearchLoop(BaseLoop):
                 logging.WARNING,
             )
 
-    def build_evaluator(self, evaluator: Any, metric: str | None, keep_gb: float) -> SubnetEvaluator:
+    def build_scorer(self, evaluator: Any, metric: str | None, keep_gb: float) -> Scorer:
         """What scores an architecture."""
         built = self.runner.build_evaluator(evaluator)
-        return SubnetEvaluator(self.model, self.dataloader, built, metric, self.racing, keep_gb, self.recalibrate)
+        return Scorer(self.model, self.dataloader, built, metric, self.racing, keep_gb, self.recalibrate)
 
     def run(self) -> torch.nn.Module:
         """Search; return the model with the winner active."""
@@ -240,9 +237,9 @@ class SearchLoop(BaseLoop):
         if not ranked(history):
             raise VitnasError(f'none of the {len(history)} candidates has a score: is the supernet trained?')
         best = ranked(history)[0]
-        if self.evaluator.metric is None:  # all candidates were in the journal: one is scored to learn of what
-            self.evaluator.evaluate(best.arch)
-        self.evaluator.activate(best.arch)
+        if self.scorer.metric is None:  # all candidates were in the journal: one is scored to learn of what
+            self.scorer.score(Job(best.arch))
+        self.scorer.activate(best.arch)
         if self.rank == 0:
             self.write_pictures()
             self.runner.logger.info(
@@ -354,7 +351,7 @@ class SearchLoop(BaseLoop):
 
     def _score(self, number: int, proposal: Proposal, floor: float | None) -> Candidate:
         start = time.perf_counter()
-        score = self.evaluator.evaluate(proposal.arch, proposal.share, floor)
+        score = self.scorer.score(Job(proposal.arch, proposal.share, floor))
         cost = {name: v for name, v in dataclasses.asdict(self.price(proposal.arch)).items() if v is not None}
         return Candidate(
             id=number,
@@ -399,7 +396,7 @@ class SearchLoop(BaseLoop):
         return dict(
             title=f'Search of {called}',
             limits=self._limits(),
-            metric=self.evaluator.metric or 'score',
+            metric=self.scorer.metric or 'score',
             settings={name: str(value) for name, value in settings.items()},
             cost=self.front_cost,
             training_csv=Path(self.load_from).parent / 'supernet_report.csv',

@@ -162,7 +162,7 @@ class PredictorSearchLoop(SearchLoop):
             self._pairs(self.predictor.held_out),
             self._pairs(final),
             title=str(self.validation),
-            metric=self.evaluator.metric or 'score',
+            metric=self.scorer.metric or 'score',
         )
         save_png(figure, folder / 'predictor.png')
 

@@ -23,10 +23,10 @@ from mmengine.logging import MMLogger
 from .. import zoo
 from ..costs import Constraint, Cost
 from ..errors import InfeasibleError, VitnasError
+from ..evaluation import in_percent
 from ..launch import make_runner
 from ..models import backbone_of, space_config
 from ..registry import RUNNERS
-from ..scoring import in_percent
 from ..spaces import Arch, SearchSpace, stage_dimensions
 from ..utils.fileio import atomic_write
 from ..utils.jsondata import difference
@@ -206,7 +206,7 @@ class SpaceSearch:
         self._say(f'running {cfg.work_dir}')
         runner = make_runner(cfg)
         runner.train()
-        metric = getattr(getattr(runner.train_loop, 'evaluator', None), 'metric', None)
+        metric = getattr(getattr(runner.train_loop, 'scorer', None), 'metric', None)
         del runner
         gc.collect()
         if torch.cuda.is_available():
