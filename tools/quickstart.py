@@ -23,6 +23,7 @@ from vitnas_core.launch import make_runner
 from vitnas_core.models import fixed_config
 from vitnas_core.search import SearchLoop
 from vitnas_core.search.feasible import FeasibleSpace
+from vitnas_core.search.pricing import resolve_pricing
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.fileio import atomic_write
 from vitnas_core.utils.text import table
@@ -81,6 +82,7 @@ class Test:
         self.cfg = cfg
         self.model = make_model(cfg.model, cfg, checkpoint)
         self.backbone = elastic_backbone(self.model)
+        self.pricing = resolve_pricing(cfg.model, cfg.train_dataloader)
         self.scorer = self.make_scorer(self.model)
 
     def make_scorer(self, model: Any) -> Scorer:
@@ -89,7 +91,7 @@ class Test:
 
     def price(self, arch: Arch) -> Cost:
         """Parameters and MACs of the whole network."""
-        return self.backbone.price(arch, self.cfg.train_cfg.input_size, self.cfg.train_cfg.num_classes)
+        return self.backbone.price(arch, *self.pricing)
 
     def row(self, name: str, accuracy: float, cost: Cost) -> dict[str, Any]:
         """A row of the table."""

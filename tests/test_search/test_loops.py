@@ -258,7 +258,7 @@ def test_other_refusals(tmp_path: Path) -> None:
     cfg['model']['backbone'] = dict(type='mmpretrain.LeNet5')
     with pytest.raises(VitnasError, match='should hold one elastic backbone'):
         build(cfg).train()
-    with pytest.raises(VitnasError, match='`racing` should be left out of successive halving'):
+    with pytest.raises(VitnasError, match='`racing` should be left out with vitnas.Halving'):
         build(config(tmp_path / 'c', {**LOOPS['halving'], 'racing': dict(confidence=0.9)})).train()
     for name, change in (
         ('evolution', dict(population=0)),

@@ -19,6 +19,7 @@ from vitnas_core.errors import VitnasError
 from vitnas_core.evaluation import Job, Scorer
 from vitnas_core.search import Candidate, ranked
 from vitnas_core.search.feasible import FeasibleSpace
+from vitnas_core.search.pricing import resolve_pricing
 from vitnas_core.spaces import Arch, SearchSpace
 
 from .statistics import score_ranking
@@ -44,6 +45,8 @@ class Supernet:
         model.setdefault('data_preprocessor', config.get('data_preprocessor'))
         self.model = MODELS.build(fill_auto(model))
         load_weights(self.model, checkpoint)
+        stated = (config.train_cfg.get('input_size'), config.train_cfg.get('num_classes'))
+        self.pricing = resolve_pricing(config.model, config.train_dataloader, *stated)
         self._held_out: Scorer | None = None
 
     @property
@@ -53,8 +56,7 @@ class Supernet:
 
     def price(self, arch: Arch) -> Cost:
         """The costs of an architecture at the search's image size."""
-        search = self.config.train_cfg
-        return elastic_backbone(self.model).price(arch, search['input_size'], search.get('num_classes', 0))
+        return elastic_backbone(self.model).price(arch, *self.pricing)
 
     def scorer(self, dataloader: Mapping[str, Any]) -> Scorer:
         """What scores architectures on a set of images, which are decoded once."""
