@@ -3,14 +3,12 @@
 import argparse
 from pathlib import Path
 
-from mmengine.config import Config
 from mmengine.runner import Runner
 
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from vitnas_core.errors import VitnasError
 from vitnas_core.launch import add_arguments, make_runner, read_config
-from vitnas_core.registry import LOOPS
-from vitnas_core.search import SearchLoop
+from vitnas_core.search.config import is_search
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
@@ -25,17 +23,12 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def is_search(cfg: Config) -> bool:
-    """Whether a config searches; a search goes on from its journal, and always needs its supernet."""
-    loop = LOOPS.get((cfg.get('train_cfg') or {}).get('type') or 'EpochBasedTrainLoop')
-    return isinstance(loop, type) and issubclass(loop, SearchLoop)
-
-
 def main(args: list[str] | None = None) -> Runner:
     """Build the runner of a config and run its training or search."""
     options = parse_args(args)
     cfg = read_config(options)
     cfg.resume = options.resume or cfg.get('resume', False)
+    # A search goes on from its journal, and always needs its supernet.
     if options.resume and cfg.get('load_from') and 'load_from' not in options.cfg_options and not is_search(cfg):
         # mmengine would resume from load_from, which is where this training began: another one's last checkpoint.
         cfg.resume = (Path(cfg.work_dir) / 'last_checkpoint').is_file()

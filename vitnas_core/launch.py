@@ -45,8 +45,13 @@ def read_config(options: argparse.Namespace) -> Config:
 def make_runner(cfg: Config) -> Any:
     """Build the runner, distributed on CPUs too (mmengine's own start asks for a GPU).
 
-    ``runner_type`` asks for another runner than mmengine's, as everywhere in mm.
+    ``runner_type`` asks for another runner than mmengine's, as everywhere in mm. A search leaves out what its config
+    took over from the training of the supernet.
     """
+    from .search.config import is_search, leave_out_training  # which imports this module, for the space search
+
+    if is_search(cfg):
+        leave_out_training(cfg)
     if cfg.launcher == 'pytorch' and not torch.cuda.is_available():
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group('gloo')
