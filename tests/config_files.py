@@ -16,8 +16,8 @@ from mmengine.registry import MODELS, init_default_scope
 
 from vitnas_core import zoo
 from vitnas_core.model_configs import backbone_of, fixed_config, model_config
-from vitnas_core.registry import ARCH_SAMPLERS, LOOPS
-from vitnas_core.search import SearchLoop
+from vitnas_core.registry import ARCH_SAMPLERS
+from vitnas_core.search.config import is_search
 from vitnas_core.training.samplers import ArchSampler
 from vitnas_core.training.samplers.base import SAMPLER
 
@@ -68,10 +68,6 @@ def loop_type(cfg: Config) -> str:
 
 def sampler_hooks(cfg: Config) -> list[dict[str, Any]]:
     return [hook for hook in cfg.get('custom_hooks') or [] if hook['type'] == 'vitnas.SamplerTrainHook']
-
-
-def is_search(cfg: Config) -> bool:
-    return issubclass(LOOPS.get(cfg.train_cfg.get('type', 'EpochBasedTrainLoop')), SearchLoop)
 
 
 def is_space_search(cfg: Config) -> bool:

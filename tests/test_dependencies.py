@@ -22,7 +22,6 @@ LAYERS = {
     'zoo': 'errors spaces',
     'costs': 'errors spaces',
     'families.*.arch': 'errors utils spaces costs',
-    'compat': '',
     'integration': 'errors utils registry',
     'elastic': 'errors utils costs',
     'checkpoints': 'errors utils elastic integration',
@@ -30,27 +29,23 @@ LAYERS = {
     'families': 'errors utils registry spaces zoo costs families.*.arch elastic checkpoints backbones',
     'necks': 'errors registry elastic',
     'auto': 'errors registry integration backbones families necks',
-    'models': 'errors spaces zoo integration backbones auto',
     'model_configs': 'errors spaces zoo integration backbones auto',
     'extract': 'errors spaces zoo integration backbones auto model_configs',
     'launch': 'errors registry integration',
     'latency': 'errors utils spaces costs elastic backbones',
     'datasets': 'errors utils registry',
-    'recalibration': 'errors elastic',
-    'scoring': 'errors',
     'evaluation': 'errors utils registry spaces costs integration elastic checkpoints backbones model_configs datasets',
-    'training': 'errors utils registry spaces zoo costs compat integration elastic checkpoints backbones model_configs'
-    ' datasets recalibration scoring evaluation',
+    'training': 'errors utils registry spaces zoo costs integration elastic checkpoints backbones model_configs'
+    ' datasets evaluation',
     'workers': 'errors utils registry spaces integration model_configs launch evaluation',
-    'search': 'errors utils registry spaces zoo costs integration elastic checkpoints backbones auto models'
-    ' model_configs extract launch latency datasets recalibration scoring evaluation training workers',
-    'visualization': 'version errors utils spaces elastic scoring evaluation search',
-    '__init__': 'version registry compat integration checkpoints backbones families auto',
+    'search': 'errors utils registry spaces zoo costs integration elastic checkpoints backbones auto'
+    ' model_configs extract launch latency datasets evaluation training workers',
+    'visualization': 'version errors utils spaces elastic evaluation search',
+    '__init__': 'version registry integration checkpoints backbones families auto',
 }
 WITHOUT_TORCH = ('errors', 'spaces', 'zoo', 'families.*.arch', 'costs')
-"""What reads, draws and prices architectures. Exceptions stand in ``TORCH``."""
-TORCH = ('costs.counting',)
-"""It counts the operations of a built network."""
+"""What reads, draws and prices architectures."""
+TORCH = ()
 OUTSIDE = ('projects', 'tools', 'tests')
 
 MODULES = {

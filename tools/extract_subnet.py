@@ -8,7 +8,6 @@ bit for bit.
 from __future__ import annotations
 
 import argparse
-import copy
 import io
 import sys
 from itertools import islice
@@ -31,9 +30,9 @@ from vitnas_core.backbones import elastic_backbone
 from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
+from vitnas_core.evaluation import elastic_norms, recalibrate, whole
 from vitnas_core.extract import check_extracted, extract_model
 from vitnas_core.model_configs import model_config
-from vitnas_core.recalibration import elastic_norms, recalibrate
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.counting import count_params
 from vitnas_core.utils.fileio import atomic_write
@@ -100,8 +99,7 @@ def recalibrate_on(model: nn.Module, arch: Arch, cfg: Config, batches: int) -> N
     if not cfg.get('train_dataloader'):
         raise VitnasError(f'--recalibrate needs images: {cfg.filename} has no train_dataloader')
     # The images that a search with as many batches takes.
-    whole = {**copy.deepcopy(cfg.train_dataloader.to_dict()), 'sampler': dict(type='vitnas.WholeSampler')}
-    loader = Runner.build_dataloader({**whole, 'drop_last': False}, seed=0)
+    loader = Runner.build_dataloader(whole(cfg.train_dataloader.to_dict()), seed=0)
     elastic_backbone(model).set_arch(arch)
     shown = track_iter_progress((islice(loader, batches), min(batches, len(loader))))
     norms = recalibrate(model, model.test_step, shown)  # type: ignore[arg-type]

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.config import Config
-from mmengine.evaluator import Evaluator
-from mmengine.runner import Runner
 
 import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from tools import extract_subnet
@@ -20,10 +18,12 @@ from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import Constraint, Cost
+from vitnas_core.evaluation import Job, Scorer
 from vitnas_core.launch import make_runner
 from vitnas_core.model_configs import fixed_config
-from vitnas_core.search import SearchLoop, SubnetEvaluator
+from vitnas_core.search import SearchLoop
 from vitnas_core.search.feasible import FeasibleSpace
+from vitnas_core.search.pricing import resolve_pricing
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.fileio import atomic_write
 from vitnas_core.utils.text import table
@@ -71,7 +71,7 @@ def show_baselines(found: SearchLoop) -> None:
     for name in ('largest', 'smallest'):
         arch = getattr(found.space, name)()
         cost = found.price(arch)
-        baselines.append((name, found.evaluator.evaluate(arch).value, dict(macs=cost.macs, params=cost.params)))
+        baselines.append((name, found.scorer.score(Job(arch)).value, dict(macs=cost.macs, params=cost.params)))
     found.write_pictures(baselines)
 
 
@@ -82,16 +82,16 @@ class Test:
         self.cfg = cfg
         self.model = make_model(cfg.model, cfg, checkpoint)
         self.backbone = elastic_backbone(self.model)
-        self.evaluator = self.make_evaluator(self.model)
+        self.pricing = resolve_pricing(cfg.model, cfg.train_dataloader)
+        self.scorer = self.make_scorer(self.model)
 
-    def make_evaluator(self, model: Any) -> SubnetEvaluator:
-        """An evaluator of a model on the test images."""
-        data = {**self.cfg.test_dataloader, 'sampler': dict(type='vitnas.WholeSampler')}
-        return SubnetEvaluator(model, Runner.build_dataloader(data), Evaluator(dict(self.cfg.test_evaluator)))
+    def make_scorer(self, model: Any) -> Scorer:
+        """Score a model on the test images."""
+        return Scorer.build(model, self.cfg.test_dataloader, dict(self.cfg.test_evaluator))
 
     def price(self, arch: Arch) -> Cost:
         """Parameters and MACs of the whole network."""
-        return self.backbone.price(arch, self.cfg.train_cfg.input_size, self.cfg.train_cfg.num_classes)
+        return self.backbone.price(arch, *self.pricing)
 
     def row(self, name: str, accuracy: float, cost: Cost) -> dict[str, Any]:
         """A row of the table."""
@@ -99,7 +99,7 @@ class Test:
 
     def subnet(self, name: str, arch: Arch) -> dict[str, Any]:
         """One architecture of the supernet."""
-        return self.row(name, self.evaluator.evaluate(arch).value, self.price(arch))
+        return self.row(name, self.scorer.score(Job(arch)).value, self.price(arch))
 
     def random(self, limit: float, seed: int) -> dict[str, Any]:
         """The mean of random architectures that use nearly all of the budget."""
@@ -115,7 +115,7 @@ class Test:
         """A network of its own, from the files that extract_subnet.py wrote."""
         arch = zoo.load_arch(folder / 'arch.json')
         model = make_model(fixed_config(self.cfg.model, arch), self.cfg, folder / 'weights.safetensors')
-        return self.row(name, self.make_evaluator(model).evaluate(arch).value, self.price(arch))
+        return self.row(name, self.make_scorer(model).score(Job(arch)).value, self.price(arch))
 
 
 def make_model(model_cfg: Any, cfg: Config, checkpoint: Path) -> Any:

@@ -28,8 +28,8 @@ from projects import read_config
 from vitnas_core.backbones import ElasticBackbone, elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
+from vitnas_core.evaluation import elastic_norms
 from vitnas_core.launch import add_arguments, make_runner
-from vitnas_core.recalibration import elastic_norms
 from vitnas_core.utils.fileio import atomic_write
 
 FLIP_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor', 'flip', 'flip_direction')

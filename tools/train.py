@@ -4,7 +4,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from mmengine.config import Config
 from mmengine.runner import Runner
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import from projects/, wherever this runs
@@ -13,8 +12,7 @@ import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from projects import read_config
 from vitnas_core.errors import VitnasError
 from vitnas_core.launch import add_arguments, make_runner
-from vitnas_core.registry import LOOPS
-from vitnas_core.search import SearchLoop
+from vitnas_core.search.config import is_search
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
@@ -29,17 +27,12 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def is_search(cfg: Config) -> bool:
-    """Whether a config searches; a search goes on from its journal, and always needs its supernet."""
-    loop = LOOPS.get((cfg.get('train_cfg') or {}).get('type') or 'EpochBasedTrainLoop')
-    return isinstance(loop, type) and issubclass(loop, SearchLoop)
-
-
 def main(args: list[str] | None = None) -> Runner:
     """Build the runner of a config and run its training or search."""
     options = parse_args(args)
     cfg = read_config(options)
     cfg.resume = options.resume or cfg.get('resume', False)
+    # A search goes on from its journal, and always needs its supernet.
     if options.resume and cfg.get('load_from') and 'load_from' not in options.cfg_options and not is_search(cfg):
         # mmengine would resume from load_from, which is where this training began: another one's last checkpoint.
         cfg.resume = (Path(cfg.work_dir) / 'last_checkpoint').is_file()

@@ -43,8 +43,10 @@ class OwnRegistry(mm.Registry):
             yield self
 
 
-# Kinds of parts that mmengine does not know: which architectures a step trains, how they become gradients, and what is
-# done where these disagree.
+# Kinds of parts that mmengine does not know: which architectures a step trains, how they become gradients, what is done
+# where these disagree, how a search proposes architectures, and who scores them.
 ARCH_SAMPLERS = OwnRegistry('architecture sampler', scope='vitnas', locations=['vitnas_core.training.samplers'])
 RULES = OwnRegistry('training rule', scope='vitnas', locations=['vitnas_core.training.rules'])
 CONFLICTS = OwnRegistry('gradient conflict', scope='vitnas', locations=['vitnas_core.training.projection'])
+ALGORITHMS = OwnRegistry('search algorithm', scope='vitnas', locations=['vitnas_core.search.algorithms'])
+WORKERS = OwnRegistry('workers', scope='vitnas', locations=['vitnas_core.workers'])

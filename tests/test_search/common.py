@@ -14,8 +14,8 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from tests.families import FAMILIES
+from vitnas_core.evaluation import Job, Result
 from vitnas_core.search import Candidate, Journal, SearchLoop
-from vitnas_core.search.evaluator import Score
 from vitnas_core.spaces import Arch
 from vitnas_core.training.samplers import FocusSampler
 
@@ -105,11 +105,11 @@ class Table:
     metric = 'table'
 
     def __init__(self, score: Callable[[Arch], float]) -> None:
-        self.score, self.asked = score, []
+        self.table, self.asked = score, []
 
-    def evaluate(self, arch: Arch, share: float = 1.0, floor: float | None = None) -> Score:
-        self.asked.append((arch, share))
-        return Score(self.score(arch))
+    def score(self, job: Job) -> Result:
+        self.asked.append((job.arch, job.share))
+        return Result(self.table(job.arch))
 
 
 def search(cfg: dict[str, Any], score: Callable[[Arch], float] | None = None, pictures: bool = False) -> SearchLoop:
@@ -117,8 +117,8 @@ def search(cfg: dict[str, Any], score: Callable[[Arch], float] | None = None, pi
     runner = build(cfg)
     loop = runner.train_loop
     if score is not None:
-        loop.evaluator = Table(score)
-        loop.evaluator.activate = loop.backbone.set_arch
+        loop.scorer = Table(score)
+        loop.scorer.activate = loop.backbone.set_arch
     with nullcontext() if pictures else patch('vitnas_core.search.outputs.write_pictures'):
         runner.train()
     return loop

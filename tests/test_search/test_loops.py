@@ -78,7 +78,7 @@ def test_no_repeats_within_the_limits_and_the_right_winner(tmp_path: Path, name:
     loop = search(cfg, noise)
     found = history(tmp_path / 'run', loop)
     check_rules(found, family)
-    assert len(found) == len(loop.evaluator.asked) and loop.epoch == loop.max_epochs - 1
+    assert len(found) == len(loop.scorer.asked) and loop.epoch == loop.max_epochs - 1
     if name == 'predictor':  # how many its front has is not known before
         assert 40 < len(found) <= loop.max_iters == 50
     else:
@@ -127,7 +127,7 @@ def test_a_finished_search_only_writes_its_outputs_again(tmp_path: Path, name: s
     for file in ('best_arch.json', 'pareto.json', 'pareto.png', 'report.html'):
         (tmp_path / 'run' / file).unlink()
     loop = search(cfg, noise, pictures=True)
-    assert loop.evaluator.asked == []
+    assert loop.scorer.asked == []
     assert (tmp_path / 'run' / 'history.jsonl').read_bytes() == before
     assert (tmp_path / 'run' / 'best_arch.json').read_bytes() == best
     assert (tmp_path / 'run' / 'report.html').exists() and (tmp_path / 'run' / 'pareto.png').exists()
@@ -142,7 +142,7 @@ def test_a_journal_cut_after_any_line_is_continued_to_the_same_history(tmp_path:
     for count in (0, 1, 7, len(lines) - 30):
         path.write_bytes(b''.join(lines[:count]) + lines[count][:20])
         loop = search(cfg, noise)
-        assert len(loop.evaluator.asked) == len(whole) - max(count - 1, 0)
+        assert len(loop.scorer.asked) == len(whole) - max(count - 1, 0)
         assert without_seconds(history(tmp_path / 'run', loop)) == without_seconds(whole)
 
 
@@ -157,7 +157,7 @@ def test_more_can_be_added_to_a_finished_search(tmp_path: Path) -> None:
         at_once = search(config(tmp_path / f'{name}-2', {**LOOPS[name], **more}), noise)
         found = without_seconds(history(tmp_path / name, added))
         assert found == without_seconds(history(tmp_path / f'{name}-2', at_once))
-        assert len(added.evaluator.asked) < len(at_once.evaluator.asked) == len(found)
+        assert len(added.scorer.asked) < len(at_once.scorer.asked) == len(found)
 
 
 def test_seeds_differ_and_are_repeatable(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_other_refusals(tmp_path: Path) -> None:
     cfg['model']['backbone'] = dict(type='mmpretrain.LeNet5')
     with pytest.raises(VitnasError, match='should hold one elastic backbone'):
         build(cfg).train()
-    with pytest.raises(VitnasError, match='`racing` should be left out of successive halving'):
+    with pytest.raises(VitnasError, match='`racing` should be left out with vitnas.Halving'):
         build(config(tmp_path / 'c', {**LOOPS['halving'], 'racing': dict(confidence=0.9)})).train()
     for name, change in (
         ('evolution', dict(population=0)),
@@ -278,4 +278,4 @@ def test_resume_does_not_take_over_the_supernets_epochs(tmp_path: Path) -> None:
     cfg = config(tmp_path / 'run', LOOPS['random'])
     search(cfg, noise)
     loop = search({**cfg, 'resume': True}, noise)
-    assert loop.evaluator.asked == [] and loop.iter == 120
+    assert loop.scorer.asked == [] and loop.iter == 120

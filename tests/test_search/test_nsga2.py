@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import random
 import subprocess
@@ -19,7 +18,7 @@ import vitnas_core.search
 from tests.families import FAMILIES, SMALL_SPACES
 from vitnas_core.costs import Constraint, Cost
 from vitnas_core.errors import VitnasError
-from vitnas_core.search import Candidate, NSGA2SearchLoop, Proposal, pareto_front, ranked
+from vitnas_core.search import NSGA2, Candidate, NSGA2SearchLoop, Proposal, pareto_front, ranked
 from vitnas_core.search.feasible import FeasibleSpace
 from vitnas_core.spaces import Arch, SearchSpace
 
@@ -29,7 +28,6 @@ from .test_predictor import SPACE, dominates, smooth
 
 SEARCH: dict[str, Any] = dict(type='vitnas.NSGA2SearchLoop', population=12, parents=6, generations=5)
 SMALL: dict[str, Any] = {**SEARCH, 'population': 5, 'parents': 3, 'generations': 4}
-DEFAULTS = {name: p.default for name, p in inspect.signature(NSGA2SearchLoop.__init__).parameters.items()}
 Score = Callable[[Arch], float]
 
 
@@ -46,33 +44,37 @@ def priced(family: str) -> FeasibleSpace:
     return FeasibleSpace(backbone.space, lru_cache(None)(lambda arch: backbone.price(arch, **SETTINGS)), Constraint())
 
 
-def bare(feasible: FeasibleSpace, **changes: Any) -> NSGA2SearchLoop:
-    """The strategy with its defaults, without a network."""
-    loop = object.__new__(NSGA2SearchLoop)
-    names = ('population', 'parents', 'cost', 'crossover_prob', 'mutation_prob')
-    loop.__dict__.update({name: DEFAULTS[name] for name in names}, _generations=DEFAULTS['generations'])
-    loop.__dict__.update(space=feasible.space, feasible=feasible, latency_table=None, **changes)
-    loop.prepare()
-    return loop
+def bare(feasible: FeasibleSpace, **changes: Any) -> NSGA2:
+    """The algorithm with its defaults, set up for a space."""
+    algorithm = NSGA2(**changes)
+    algorithm.setup(feasible)
+    return algorithm
 
 
-def evaluated(loop: NSGA2SearchLoop, proposals: list[Proposal], generation: int, start: int, score: Score) -> list:
-    costs = [loop.feasible.price(proposal.arch) for proposal in proposals]
+def evaluated(space: FeasibleSpace, proposals: list[Proposal], generation: int, start: int, score: Score) -> list:
+    costs = [space.price(proposal.arch) for proposal in proposals]
     return [
         Candidate(start + i, generation, p.arch, dict(macs=c.macs, params=c.params), score(p.arch), p.parents)
         for i, (p, c) in enumerate(zip(proposals, costs))
     ]
 
 
-def run(loop: NSGA2SearchLoop, score: Score, generations: int, seed: int = 0) -> list[Candidate]:
-    """What :meth:`SearchLoop.run` does, on a table."""
-    found: list[Candidate] = []
+def run(algorithm: NSGA2, score: Score, generations: int, seed: int = 0) -> list[Candidate]:
+    """What the driver does, on a table."""
     for generation in range(generations):
-        proposals = loop.propose(generation, found, np.random.default_rng([seed, generation]))
+        proposals = algorithm.ask(np.random.default_rng([seed, generation]))
         if not proposals:
             break
-        found += evaluated(loop, proposals, generation, len(found), score)
-    return found
+        algorithm.tell(evaluated(algorithm.space, proposals, generation, len(algorithm.history), score))
+    return algorithm.history
+
+
+def replayed(feasible: FeasibleSpace, found: list[Candidate], generations: int, **changes: Any) -> NSGA2:
+    """An algorithm that was told the first generations."""
+    algorithm = bare(feasible, **changes)
+    for generation in range(generations):
+        algorithm.tell(born(found, generation))
+    return algorithm
 
 
 def born(found: list[Candidate], generation: int) -> list[Candidate]:
@@ -90,14 +92,13 @@ def table(tmp_path: Path) -> str:
 
 def test_defaults_are_the_published_ones() -> None:
     """ViTAS, App. A.3: 50 paths in each of 40 generations, 2,000 in all, and 20 parents; pymoo's chances."""
-    assert {name: DEFAULTS[name] for name in ('population', 'generations', 'parents')} == dict(
-        population=50, generations=40, parents=20
-    )
-    loop = bare(priced('vit_res'))
-    assert loop.num_proposals == 2000 and loop.cost == loop.front_cost == 'macs'
-    choices = sum(len(dim.options) > 1 for dim in loop.space.dimensions)
-    assert 0 < choices < len(loop.space.dimensions)
-    assert loop.crossover_prob == 0.9 and loop.mutation_prob == 1 / choices
+    algorithm = bare(priced('vit_res'))
+    assert (algorithm.population, algorithm.generations, algorithm.parents) == (50, 40, 20)
+    assert algorithm.max_candidates == 2000 and algorithm.cost == algorithm.front_cost == 'macs'
+    dimensions = algorithm.space.space.dimensions
+    choices = sum(len(dim.options) > 1 for dim in dimensions)
+    assert 0 < choices < len(dimensions)
+    assert algorithm.crossover_prob == 0.9 and algorithm.settings()['mutation_prob'] == 1 / choices
 
 
 @pytest.mark.parametrize('parents', [8, None])
@@ -108,8 +109,8 @@ def test_survivors_are_those_of_pymoos_own_nsga2(cost: str | None, parents: int 
     from pymoo.core.population import Population
     from pymoo.core.problem import Problem
 
-    loop = bare(priced('s3'), population=20, parents=parents, cost=cost)
-    found = run(loop, noise, 9)
+    asked = dict(population=20, parents=parents, cost=cost)
+    found = run(bare(priced('s3'), **asked), noise, 9)
     theirs = NSGA2(pop_size=20)
     theirs.setup(Problem(n_var=1, n_obj=1 if cost is None else 2), termination=('n_gen', 100), seed=0)
     for generation in range(9):
@@ -117,7 +118,7 @@ def test_survivors_are_those_of_pymoos_own_nsga2(cost: str | None, parents: int 
         rows = [[-c.score] if cost is None else [-c.score, c.cost[cost]] for c in children]
         theirs.random_state = np.random.default_rng(generation + 1)
         theirs.tell(infills=Population.new(F=np.array(rows, dtype=float), number=[c.id for c in children]))
-        ours = loop.survivors(generation + 1, found)
+        ours = replayed(priced('s3'), found, generation + 1, **asked).survivors()
         assert [c.id for c in ours] == theirs.pop.get('number').tolist()
     assert {c.generation for c in ours} - {0, 8} and len(ours) == 20
     if cost is None:  # then it is the best of all
@@ -125,10 +126,10 @@ def test_survivors_are_those_of_pymoos_own_nsga2(cost: str | None, parents: int 
 
 
 def test_parents_are_the_best_survivors() -> None:
-    loop = bare(priced('nasvit'), population=30, parents=7)
-    found = run(loop, uphill(loop.space), 6)
+    feasible, asked = priced('nasvit'), dict(population=30, parents=7)
+    found = run(bare(feasible, **asked), uphill(feasible.space), 6)
     for generation in range(1, 6):
-        alive = loop.survivors(generation, found)
+        alive = replayed(feasible, found, generation, **asked).survivors()
         used = {parent for child in born(found, generation) for parent in child.parents}
         assert 2 < len(used) <= 7 and used <= {c.id for c in alive}
         rows = {c.id: (c.score, c.cost['macs']) for c in alive}
@@ -158,7 +159,7 @@ def test_children_are_of_their_parents() -> None:
     loop = bare(priced('nasvit'), mutation_prob=0.0, crossover_prob=1.0)
     found, codes = run(loop, noise, 3), {}
     for candidate in found:
-        codes[candidate.id] = loop.space.encode(candidate.arch)
+        codes[candidate.id] = loop.space.space.encode(candidate.arch)
         if candidate.parents:
             one, two = (codes[parent] for parent in candidate.parents)
             assert ((codes[candidate.id] == one) | (codes[candidate.id] == two)).all()
@@ -172,12 +173,12 @@ def test_a_front_that_is_known_is_found(family: str, seed: int) -> None:
     feasible = priced(family)
     loop, score = bare(feasible), uphill(feasible.space)
     archs = list(feasible.space.iterate())
-    exact = pareto_front(evaluated(loop, [Proposal(arch) for arch in archs], 0, 0, score))
+    exact = pareto_front(evaluated(feasible, [Proposal(arch) for arch in archs], 0, 0, score))
     wanted = {(c.score, c.cost['macs']) for c in exact}
     assert len(wanted) > 15 and len(archs) > 2 * 16 * 50
     found = run(loop, score, 16, seed)
     chance = [Proposal(arch) for arch in feasible.draw_several(16 * 50, np.random.default_rng(seed))]
-    by_chance = evaluated(loop, chance, 0, 0, score)
+    by_chance = evaluated(feasible, chance, 0, 0, score)
     shares = [len(wanted & {(c.score, c.cost['macs']) for c in of}) / len(wanted) for of in (found, by_chance)]
     assert shares[0] >= 0.9 and shares[1] < 0.75 and shares[0] > shares[1] + 0.25, shares
 
@@ -188,33 +189,34 @@ def test_it_depends_on_nothing_but_its_arguments() -> None:
     loop = bare(feasible, population=20)
     found = run(loop, lambda arch: round(noise(arch), -1), 5)  # many ties
     before = np.random.get_state(), random.getstate()
-    first = loop.propose(5, found, np.random.default_rng(7))
+    first = loop.ask(np.random.default_rng(7))
     after = np.random.get_state(), random.getstate()
     assert before[1] == after[1] and all(np.array_equal(a, b) for a, b in zip(before[0], after[0]))
     np.random.seed(3)
     random.seed(3)
-    assert bare(feasible, population=20).propose(5, found, np.random.default_rng(7)) == first
-    assert loop.propose(5, found, np.random.default_rng(8)) != first
-    assert loop.survivors(5, found) == bare(feasible, population=20).survivors(5, found)
-    assert loop.survivors(3, found) == loop.survivors(3, [c for c in found if c.generation < 3])
+    again = replayed(feasible, found, 5, population=20)
+    assert again.ask(np.random.default_rng(7)) == first
+    assert loop.ask(np.random.default_rng(8)) != first
+    assert loop.survivors() == again.survivors()
 
 
 def test_ties_leave_the_parents_among_the_survivors() -> None:
-    loop = bare(priced('s3'), population=20, parents=6)
-    found = run(loop, lambda arch: 1.0 + (noise(arch) > 50), 6)
+    asked = dict(population=20, parents=6)
+    found = run(bare(priced('s3'), **asked), lambda arch: 1.0 + (noise(arch) > 50), 6)
     for generation in range(1, 6):
-        alive = {c.id for c in loop.survivors(generation, found)}
+        alive = {c.id for c in replayed(priced('s3'), found, generation, **asked).survivors()}
         assert len(alive) == 20
         assert {parent for child in born(found, generation) for parent in child.parents} <= alive
 
 
 def test_candidates_without_a_score_are_no_parents() -> None:
-    loop = bare(priced('s3'), population=10, parents=5)
-    first = evaluated(loop, loop.propose(0, [], np.random.default_rng(0)), 0, 0, noise)
+    feasible, asked = priced('s3'), dict(population=10, parents=5)
+    first = evaluated(feasible, bare(feasible, **asked).ask(np.random.default_rng(0)), 0, 0, noise)
     lost = [Candidate(c.id, 0, c.arch, c.cost, -np.inf, complete=False) for c in first]
-    again = loop.propose(1, lost, np.random.default_rng(1))
-    assert len(again) == 10 and not any(p.parents for p in again) and loop.survivors(1, lost) == []
-    some = loop.propose(1, [*lost[:8], *first[8:]], np.random.default_rng(1))
+    algorithm = replayed(feasible, lost, 1, **asked)
+    again = algorithm.ask(np.random.default_rng(1))
+    assert len(again) == 10 and not any(p.parents for p in again) and algorithm.survivors() == []
+    some = replayed(feasible, [*lost[:8], *first[8:]], 1, **asked).ask(np.random.default_rng(1))
     assert len(some) == 10 and {parent for p in some for parent in p.parents} == {8, 9}
 
 
@@ -255,7 +257,7 @@ def test_the_front_is_of_the_cost(tmp_path: Path, table: str, cost: str | None) 
     front = json.loads((tmp_path / 'run' / 'pareto.json').read_text())
     assert [row['id'] for row in front] == [c.id for c in pareto_front(loop.history, cost or 'macs')]
     assert all(c.cost['latency'] == pytest.approx(seconds(c.arch)) for c in loop.history)
-    alive = loop.survivors(5, loop.history)
+    alive = loop.algorithm.survivors()
     if cost is not None and len(front) <= 12:
         assert {row['id'] for row in front} <= {c.id for c in alive}
 
@@ -287,7 +289,7 @@ def test_a_journal_cut_anywhere_is_continued_to_the_same_history(tmp_path: Path)
     for count in range(len(lines)):
         (folder / 'history.jsonl').write_bytes(b''.join(lines[:count]) + lines[count][:25])
         loop = search(cfg, score)
-        assert len(loop.evaluator.asked) == len(whole) - max(count - 1, 0)
+        assert len(loop.scorer.asked) == len(whole) - max(count - 1, 0)
         assert without_seconds(history(folder, loop)) == whole
         assert (folder / 'pareto.json').read_bytes() == front
 
@@ -307,7 +309,7 @@ def test_every_setting_but_the_generations_makes_it_another_search(tmp_path: Pat
         with pytest.raises(VitnasError, match=f'is the journal of another search: strategy.{name}: .* → '):
             search(config(tmp_path / 'run', {**SMALL, name: value}), noise)
     loop = search(config(tmp_path / 'run', {**SMALL, 'generations': 5}), noise)
-    assert len(loop.evaluator.asked) == 5 and len(loop.history) == 25
+    assert len(loop.scorer.asked) == 5 and len(loop.history) == 25
 
 
 # what it refuses
@@ -316,17 +318,17 @@ def test_every_setting_but_the_generations_makes_it_another_search(tmp_path: Pat
 @pytest.mark.parametrize(
     ('change', 'words'),
     [
-        (dict(population=0), '`population` of the search should be a whole number of at least 1, got 0'),
-        (dict(population=50.0), '`population` of the search should be a whole number of at least 1, got 50.0'),
-        (dict(parents=0), '`parents` of the search should be a whole number of at least 1, got 0'),
-        (dict(generations=0), '`generations` of the search should be a whole number of at least 1, got 0'),
+        (dict(population=0), '`population` should be a whole number of at least 1, but got 0'),
+        (dict(population=50.0), '`population` should be a whole number of at least 1, but got 50.0'),
+        (dict(parents=0), '`parents` should be a whole number of at least 1, but got 0'),
+        (dict(generations=0), '`generations` should be a whole number of at least 1, but got 0'),
         (dict(cost='throughput'), "`cost` should be one of macs, params, latency, but got 'throughput'"),
         (dict(cost='latency'), '`cost` is latency, which needs measured latencies: give latency_table'),
         (dict(crossover_prob=1.1), '`crossover_prob` should be from 0 to 1, but got 1.1'),
         (dict(crossover_prob=None), '`crossover_prob` should be from 0 to 1, but got None'),
         (dict(mutation_prob=1.5), 'prob should be from 0 to 1, but got 1.5'),
         (dict(mutation_prob=dict(depths=0.1)), r"prob should be by global, stage, depth, block, but got \['depths'\]"),
-        (dict(racing=dict(confidence=0.9)), '`racing` should be left out of vitnas.NSGA2SearchLoop'),
+        (dict(racing=dict(confidence=0.9)), '`racing` should be left out with vitnas.NSGA2: '),
     ],
 )
 def test_mistakes(tmp_path: Path, change: dict[str, Any], words: str) -> None:
@@ -345,7 +347,7 @@ def test_without_pymoo_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.
     else:
         monkeypatch.setitem(sys.modules, 'pymoo.algorithms.moo.nsga2', None)
     cfg = config(tmp_path / 'run', SEARCH)
-    with pytest.raises(VitnasError, match='vitnas.NSGA2SearchLoop needs pymoo 0.6.1.6 or later: pip install "pymoo>='):
+    with pytest.raises(VitnasError, match='vitnas.NSGA2 needs pymoo 0.6.1.6 or later: pip install "pymoo>='):
         build(cfg).train()
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 import json
-import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 
 from tests.families import FAMILIES
 from vitnas_core.errors import VitnasError
-from vitnas_core.search import Candidate, PredictorSearchLoop, SearchLoop, pareto_front
+from vitnas_core.search import Candidate, Predictor, PredictorSearchLoop, SearchLoop, pareto_front
 from vitnas_core.spaces import Arch
 
 from .common import build, config, history, noise, search, without_seconds
@@ -42,7 +40,7 @@ def final(loop: SearchLoop) -> list[Candidate]:
 def check_front(loop: SearchLoop, cost: str) -> None:
     """None of the final generation is dominated by another in (prediction, cost), and they are in order."""
     found = final(loop)
-    predicted = loop.predictor.predict([candidate.arch for candidate in found])
+    predicted = loop.algorithm.forest.predict([candidate.arch for candidate in found])
     rows = [(float(p), candidate.cost[cost]) for p, candidate in zip(predicted, found)]
     assert rows == sorted(rows) and len(set(rows)) == len(rows)
     assert not any(dominates(a, b) for a in rows for b in rows)
@@ -55,7 +53,7 @@ def table(tmp_path: Path) -> str:
 
 
 def test_defaults_are_the_published_ones() -> None:
-    found = {name: p.default for name, p in inspect.signature(PredictorSearchLoop.__init__).parameters.items()}
+    found = {field.name: field.default for field in dataclasses.fields(Predictor)}
     published = dict(num_samples=1024, parents=128, mutations=128, crossovers=128, rounds=40, mutation_prob=0.1)
     assert {name: found[name] for name in published} == published and found['cost'] == 'macs'
 
@@ -68,11 +66,11 @@ def test_a_real_search_and_what_it_leaves(tmp_path: Path) -> None:
     assert set(figures) == {'r2', 'kendall', 'num_train', 'num_validation', 'num_predicted'}
     assert figures['num_train'] == figures['num_validation'] == 20
     assert 40 + 2 * 20 < figures['num_predicted'] <= 40 + 6 * 20
-    assert figures['r2'] == loop.validation.r2 <= 1 and -1 <= figures['kendall'] <= 1
+    assert figures['r2'] == loop.algorithm.validation.r2 <= 1 and -1 <= figures['kendall'] <= 1
     assert (run / 'predictor.png').read_bytes().startswith(b'\x89PNG')
     for file in ('best_arch.json', 'pareto.json', 'pareto.png', 'history.jsonl'):
         assert (run / file).exists()
-    words = f'{loop.validation}, {figures["num_predicted"]} architectures predicted'
+    words = f'{loop.algorithm.validation}, {figures["num_predicted"]} architectures predicted'
     assert f'<td>prediction</td><td>{words}</td>' in (run / 'report.html').read_text()
     (log,) = run.glob('*/*.log')
     assert f'Search: {words}; {len(final(loop))} of them are evaluated' in log.read_text()
@@ -90,8 +88,8 @@ def test_the_last_generation_is_the_predicted_front(tmp_path: Path, table: str, 
     check_front(loop, cost)
     # Nor does one that was evaluated before seem better and cheaper.
     first = loop.history[:40]
-    before = list(zip(loop.predictor.predict([c.arch for c in first]).tolist(), (c.cost[cost] for c in first)))
-    for candidate, value in zip(final(loop), loop.predictor.predict([c.arch for c in final(loop)]).tolist()):
+    before = list(zip(loop.algorithm.forest.predict([c.arch for c in first]).tolist(), (c.cost[cost] for c in first)))
+    for candidate, value in zip(final(loop), loop.algorithm.forest.predict([c.arch for c in final(loop)]).tolist()):
         assert not any(dominates(row, (value, candidate.cost[cost])) for row in before)
     front = json.loads((tmp_path / 'run' / 'pareto.json').read_text())
     assert [row['id'] for row in front] == [c.id for c in pareto_front(loop.history, cost)]
@@ -130,7 +128,7 @@ def test_a_journal_cut_anywhere_is_continued_to_the_same_history(tmp_path: Path)
         for name in files:
             (run / name).unlink()
         loop = search(cfg, uphill)
-        assert len(loop.evaluator.asked) == len(whole) - max(count - 1, 0)
+        assert len(loop.scorer.asked) == len(whole) - max(count - 1, 0)
         assert without_seconds(history(run, loop)) == whole
         assert {name: (run / name).read_bytes() for name in files} == files
 
@@ -159,23 +157,18 @@ def area(candidates: list[Candidate]) -> float:
 @pytest.mark.parametrize('seed', [0, 1, 2])
 def test_the_front_is_better_than_a_random_one(seed: int) -> None:
     """250 evaluations each, on the fitness of the published evolution, in a space of 1e16."""
-    loop = object.__new__(PredictorSearchLoop)
-    loop.__dict__.update({name: SEARCH[name] for name in SEARCH if name != 'type'})
-    feasible, cost = published().feasible, 'params'
-    loop.__dict__.update(
-        space=feasible.space, feasible=feasible, price=feasible.price, front_cost=cost, num_samples=220, num_final=30,
-        parents=64, mutations=64, crossovers=64, rounds=15, mutation_prob=0.1,
-        _runner=SimpleNamespace(logger=logging.getLogger('test')),
-    )  # fmt: skip
+    algorithm, feasible = Predictor(220, 30, 'params', 20, 64, 64, 64, rounds=15), published().space
+    algorithm.setup(feasible)
 
     def evaluated(archs: list[Arch], generation: int, start: int) -> list[Candidate]:
         prices = [feasible.price(arch) for arch in archs]
         costs = [dict(macs=price.macs, params=price.params) for price in prices]
         return [Candidate(start + i, generation, a, c, fitness(a)) for i, (a, c) in enumerate(zip(archs, costs))]
 
-    first = [p.arch for p in loop.propose(0, [], np.random.default_rng([seed, 0]))]
+    first = [p.arch for p in algorithm.ask(np.random.default_rng([seed, 0]))]
     known = evaluated(first, 0, 0)
-    front = [p.arch for p in loop.propose(1, known, np.random.default_rng([seed, 1]))]
+    algorithm.tell(known)
+    front = [p.arch for p in algorithm.ask(np.random.default_rng([seed, 1]))]
     assert len(first) == len(set(first)) == 220 and 10 <= len(front) <= 30 and not set(first) & set(front)
     rng, seen = np.random.default_rng([seed, 2]), set(first)
     while len(seen) < 250:
@@ -200,16 +193,16 @@ def test_a_space_that_is_exhausted_ends_the_search(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ('change', 'words'),
     [
-        (dict(num_samples=3), '`num_samples` of the search should be a whole number of at least 4, got 3'),
-        (dict(num_final=1), '`num_final` of the search should be a whole number of at least 2, got 1'),
-        (dict(parents=0), '`parents` of the search should be a whole number of at least 1, got 0'),
-        (dict(rounds=2.0), '`rounds` of the search should be a whole number of at least 1, got 2.0'),
-        (dict(mutations=-1), '`mutations` of the search should be a whole number of at least 0, got -1'),
+        (dict(num_samples=3), '`num_samples` should be a whole number of at least 4, but got 3'),
+        (dict(num_final=1), '`num_final` should be a whole number of at least 2, but got 1'),
+        (dict(parents=0), '`parents` should be a whole number of at least 1, but got 0'),
+        (dict(rounds=2.0), '`rounds` should be a whole number of at least 1, but got 2.0'),
+        (dict(mutations=-1), '`mutations` should be a whole number of at least 0, but got -1'),
         (dict(trees=0), '`trees` of a predictor should be a whole number of at least 1, but got 0'),
         (dict(cost='flops'), "`cost` should be one of macs, params, latency, but got 'flops'"),
         (dict(cost='latency'), '`cost` is latency, which needs measured latencies: give latency_table'),
         (dict(mutation_prob=1.5), 'prob should be from 0 to 1, but got 1.5'),
-        (dict(racing=dict(confidence=0.9)), '`racing` should be left out of vitnas.PredictorSearchLoop'),
+        (dict(racing=dict(confidence=0.9)), '`racing` should be left out with vitnas.Predictor: '),
     ],
 )
 def test_mistakes(tmp_path: Path, change: dict[str, Any], words: str) -> None:

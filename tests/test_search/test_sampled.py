@@ -12,7 +12,7 @@ import torch
 from vitnas_core.checkpoints import load_file
 from vitnas_core.errors import CheckpointError, VitnasError
 from vitnas_core.search import SamplerSearchLoop, ranked
-from vitnas_core.search.sampled import budget_name
+from vitnas_core.search.algorithms.policy import budget_name
 from vitnas_core.spaces import Arch
 from vitnas_core.training import Reinforce
 
@@ -26,7 +26,7 @@ SEARCH: dict[str, Any] = dict(
 def test_the_best_under_each_budget_is_written(tmp_path: Path) -> None:
     loop = search(config(tmp_path / 'run', {**SEARCH, 'budgets': [2.2e6, 1.5e6, 1.9e6]}), noise)
     found = history(tmp_path / 'run', loop)
-    assert len(found) == 36 == loop.num_proposals
+    assert len(found) == 36 == loop.max_iters
     for budget in (1.5e6, 1.9e6, 2.2e6):
         best = ranked(c for c in found if c.cost['macs'] <= budget)[0]
         path = tmp_path / 'run' / f'best_arch_{budget_name(budget)}.json'
@@ -38,7 +38,7 @@ def test_the_best_under_each_budget_is_written(tmp_path: Path) -> None:
 
 def test_one_budget_has_one_winner(tmp_path: Path) -> None:
     loop = search(config(tmp_path / 'run', {**SEARCH, 'budgets': 1.9e6}), noise)
-    assert loop.budgets == (1.9e6,) and len(loop.history) == 12
+    assert loop.algorithm.budgets == (1.9e6,) and len(loop.history) == 12
     assert [path.name for path in (tmp_path / 'run').glob('best_arch*')] == ['best_arch.json']
 
 
@@ -92,8 +92,8 @@ def test_a_search_of_which_nothing_is_within_the_budget_says_so(tmp_path: Path) 
         (dict(budgets=[]), '`budgets` should be a number of MACs above 0, or several, but got'),
         (dict(budgets='1.4G'), "`budgets` should be a number of MACs above 0, or several, but got '1.4G'"),
         (dict(num_candidates=0), '`num_candidates` should be a whole number of at least 1'),
-        (dict(racing=dict(confidence=0.9)), '`racing` should be left out of vitnas.SamplerSearchLoop'),
-        (dict(input_size=64), '`input_size` of vitnas.SamplerSearchLoop is that of its `sampler`; leave it out'),
+        (dict(racing=dict(confidence=0.9)), '`racing` should be left out with vitnas.Policy: '),
+        (dict(input_size=64), '`input_size` of vitnas.Policy is that of its `sampler`; leave it out'),
         (dict(sampler=dict(type='vitnas.UniformSampler')), '`sampler` should be a vitnas.FocusSampler, but got a Unif'),
     ],
 )

@@ -284,7 +284,7 @@ def test_kernels_overlap_at_their_centres(tmp_path: Path) -> None:
         (dict(search=dict(type='vitnas.RandomSearchLoop', evaluator=[])), '`search` should have `num_candidates`'),
         (dict(search='evolution'), "`search` should be the config of a search loop, .*but got 'evolution'"),
         (dict(search=dict(SEARCH, cost='latency')), '`search` has cost="latency", whose table would be of one space'),
-        (dict(search=dict(SEARCH, populaton=4)), '`search` has populaton, but EvolutionSearchLoop takes '),
+        (dict(search=dict(SEARCH, populaton=4)), '`search` has no setting populaton; did you mean population'),
         (dict(search=dict(SEARCH, evaluator=dict(type='Acuracy'))), '`search.evaluator` cannot be built: .*Acuracy'),
         (dict(evolution=dict(steps=None)), '`steps` should be a dict of numbers by dimension, but got None'),
         (dict(constraint=5), 'a constraint should be a dict of limits by cost, e.g. macs, but got 5'),

@@ -169,7 +169,7 @@ def test_recalibrated_statistics_are_those_that_a_search_scores_with(tmp_path: P
     search, arch = common.config(tmp_path / 'search', loop, 'nasvit'), FAMILIES['nasvit'].space.smallest()
     runner = common.build(search)
     runner.load_or_resume()
-    runner.train_loop.evaluator.activate(arch)
+    runner.train_loop.scorer.activate(arch)
     Config(search).dump(tmp_path / 'config.py')
     (tmp_path / 'best_arch.json').write_text(arch.to_json())
     for batches, same in (('2', True), ('1', False), ('0', False)):

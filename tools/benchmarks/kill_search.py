@@ -61,31 +61,28 @@ class Findings:
 
 def work(folder: Path, supernet: Path, seed: int, rank: int, world: int, meeting: str) -> None:
     """One process of a search, which notes what it begins to evaluate and what it has written."""
-    from vitnas_core.search import Journal, SearchLoop, SubnetEvaluator
+    from vitnas_core.evaluation import Scorer
+    from vitnas_core.search import Journal
 
     torch.set_num_threads(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     notes = os.open(folder / 'notes', os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    evaluate, append, score = SubnetEvaluator.evaluate, Journal.append, SearchLoop._score
-    fresh: set[int] = set()
+    score, append = Scorer.score, Journal.append
+    fresh: set[Any] = set()
 
-    def noted_evaluate(self: Any, *args: Any) -> Any:
+    def noted_score(self: Any, job: Any) -> Any:
         os.write(notes, b'begun\n')
-        return evaluate(self, *args)
-
-    def noted_score(self: Any, number: int, *args: Any) -> Any:
-        fresh.add(number)
-        return score(self, number, *args)
+        fresh.add(job.arch)
+        return score(self, job)
 
     def noted_append(self: Any, candidate: Any) -> None:
         append(self, candidate)
-        if candidate.id in fresh:  # not one that is merged from another rank
-            fresh.discard(candidate.id)
+        if candidate.arch in fresh:  # not one that is merged from another rank
+            fresh.discard(candidate.arch)
             os.write(notes, f'written {candidate.id}\n'.encode())
 
-    SubnetEvaluator.evaluate = noted_evaluate  # type: ignore[method-assign, assignment]
-    SearchLoop._score = noted_score  # type: ignore[method-assign, assignment]
-    Journal.append = noted_append  # type: ignore[method-assign]
+    Scorer.score = noted_score  # type: ignore[method-assign]  # to note every call
+    Journal.append = noted_append  # type: ignore[method-assign]  # likewise
     if world > 1:
         torch.distributed.init_process_group('gloo', init_method=f'file://{meeting}', rank=rank, world_size=world)
     make_runner(folder / 'run', supernet, SEARCH, seed, per_class=10, batch_size=25).train()

@@ -29,7 +29,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 import vitnas_core  # noqa: F401  (before mmpretrain: it mends its import)
-from vitnas_core.search import EvolutionSearchLoop
+from vitnas_core.search import SearchLoop
 from vitnas_core.spaces import Arch
 
 SPACE = dict(
@@ -158,14 +158,15 @@ def naive_search(runner: Runner, winner: float, most: int) -> tuple[int, float]:
     Returns:
         How many validations there were, and the best score.
     """
-    loop: EvolutionSearchLoop = runner.train_loop
+    loop: SearchLoop = runner.train_loop
+    evolution: Any = loop.algorithm
     runner.load_or_resume()
     scored: dict[Arch, tuple[float, float]] = {}
     validations, generation, best = 0, 0, 0.0
-    while generation < loop.generations or (best < winner and validations < most):
+    while generation < loop.max_epochs or (best < winner and validations < most):
         rng = np.random.default_rng([loop.seed, generation])
-        parents = sorted(scored, key=scored.__getitem__)[: loop.parents]
-        for arch in [naive_proposal(loop, parents, i, rng) for i in range(loop.population)]:
+        parents = sorted(scored, key=scored.__getitem__)[: evolution.parents]
+        for arch in [naive_proposal(loop, parents, i, rng) for i in range(evolution.population)]:
             loop.backbone.set_arch(arch)
             score = runner.val_loop.run()['accuracy/top1']
             scored[arch], best = (-score, loop.price(arch).macs), max(best, score)
@@ -174,13 +175,14 @@ def naive_search(runner: Runner, winner: float, most: int) -> tuple[int, float]:
     return validations, best
 
 
-def naive_proposal(loop: EvolutionSearchLoop, parents: list[Arch], index: int, rng: np.random.Generator) -> Arch:
+def naive_proposal(loop: SearchLoop, parents: list[Arch], index: int, rng: np.random.Generator) -> Arch:
     """A random architecture without parents, else a mutation or a crossover; redrawn until it meets the limits."""
+    evolution: Any = loop.algorithm
     while True:
         if not parents:
             arch = loop.space.sample(rng)
-        elif index < loop.mutations:
-            arch = loop.space.mutate(parents[rng.integers(len(parents))], loop.mutation_prob, rng)
+        elif index < evolution.mutations:
+            arch = loop.space.mutate(parents[rng.integers(len(parents))], evolution.chances, rng)
         else:
             a, b = (parents[i] for i in rng.integers(len(parents), size=2))
             arch = loop.space.cross(a, b, rng)
@@ -205,7 +207,7 @@ def compare(
     best = winners[0]['score']
     naive = make_runner(folder / f'naive{seed}', supernet, SEARCH, seed, jpegs=jpegs)
     start = time.process_time()
-    count, found = naive_search(naive, best, most=4 * loop.num_proposals)
+    count, found = naive_search(naive, best, most=4 * loop.max_iters)
     theirs = time.process_time() - start
     ours = ', '.join(f'{name} {value:.1f} s' for name, value in seconds.items())
     print(f'  seed {seed}: {ours}, {loop.iter} evaluations, score {best:.2f}; ', end='')

@@ -12,6 +12,19 @@ from ..errors import VitnasError
 _READING = ('pipeline', 'indices', 'lazy_init', 'serialize_data', 'max_refetch', 'metainfo', '_scope_')
 
 
+def datasets_in(dataset: Any) -> Iterator[Mapping[str, Any]]:
+    """Configs of the datasets inside wrappers."""
+    if isinstance(dataset, (list, tuple)):
+        for one in dataset:
+            yield from datasets_in(one)
+    elif isinstance(dataset, Mapping):
+        inner = [dataset[name] for name in ('dataset', 'datasets') if name in dataset]
+        if inner:
+            yield from datasets_in(inner)
+        else:
+            yield dataset
+
+
 def check_not_test_set(searched: Any, test: Any, where: str) -> None:
     """Refuse to choose architectures by the test set.
 
@@ -25,27 +38,14 @@ def check_not_test_set(searched: Any, test: Any, where: str) -> None:
     """
     if not isinstance(searched, Mapping) or not isinstance(test, Mapping):
         return
-    of_test = [_identity(leaf) for leaf in _leaves(test.get('dataset'))]
-    for leaf in _leaves(searched.get('dataset')):
+    of_test = [_identity(leaf) for leaf in datasets_in(test.get('dataset'))]
+    for leaf in datasets_in(searched.get('dataset')):
         if _identity(leaf) in of_test:
             raise VitnasError(
                 f'{where} reads {leaf.get("type")}, the dataset of test_dataloader; the test '
                 f'set must never be searched on: give a part of the training set, e.g. dict(type="vitnas.HoldOut", '
                 f'part="holdout", dataset=…)'
             )
-
-
-def _leaves(dataset: Any) -> Iterator[Mapping[str, Any]]:
-    """The datasets inside wrappers."""
-    if isinstance(dataset, (list, tuple)):
-        for one in dataset:
-            yield from _leaves(one)
-    elif isinstance(dataset, Mapping):
-        inner = [dataset[name] for name in ('dataset', 'datasets') if name in dataset]
-        if inner:
-            yield from _leaves(inner)
-        else:
-            yield dataset
 
 
 def _identity(dataset: Mapping[str, Any]) -> str:

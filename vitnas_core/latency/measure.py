@@ -20,7 +20,7 @@ from torch import Tensor
 from ..errors import VitnasError
 from ..spaces import Arch, Choices, SearchSpace, Stage
 from ..spaces.grammar import ChoiceSpace
-from ..utils.checks import size as as_size
+from ..utils import checks
 from .table import BlockKey, LatencyTable, StageKey, Validation, block_keys, stage_keys
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def measure(
     Raises:
         VitnasError: The space has one architecture, or a number is out of range.
     """
-    size = as_size('input_size', input_size)
+    size = checks.size('input_size', input_size)
     for name, value, least in (('batch_size', batch_size, 1), ('times', times, 1), ('rounds', rounds, 1)):
         if value < least:
             raise VitnasError(f'`{name}` should be at least {least}, but got {value}')

@@ -1,22 +1,30 @@
-"""Searching a trained supernet: loops that run as ``train_cfg``, their journal and their results."""
+"""Searching a trained supernet: algorithms, the loops that run them as ``train_cfg``, journal and results."""
 
+from .algorithms import NSGA2, Evolution, Halving, Policy, Predictor, Proposal, Random, SearchAlgorithm
 from .candidate import Candidate, ranked
-from .evaluator import SubnetEvaluator
-from .evolution import EvolutionSearchLoop
-from .halving import SuccessiveHalvingLoop
 from .journal import Journal, read_candidates
-from .loops import Proposal, SearchLoop
-from .nsga2 import NSGA2SearchLoop
+from .loop import SearchLoop
+from .named import (
+    EvolutionSearchLoop,
+    NSGA2SearchLoop,
+    PredictorSearchLoop,
+    RandomSearchLoop,
+    SamplerSearchLoop,
+    SuccessiveHalvingLoop,
+)
 from .pareto import pareto_front
 from .predictor import ForestPredictor, PredictorValidation
-from .predictor_loop import PredictorSearchLoop
-from .racing import Racing
-from .random import RandomSearchLoop
-from .sampled import SamplerSearchLoop
 from .space_quality import Sample, SpaceEvolution, SpaceQuality, SpaceStep
 from .space_search import SpaceSearch
 
 __all__ = [
+    'NSGA2',
+    'Evolution',
+    'Halving',
+    'Policy',
+    'Predictor',
+    'Random',
+    'SearchAlgorithm',
     'Candidate',
     'EvolutionSearchLoop',
     'ForestPredictor',
@@ -25,7 +33,6 @@ __all__ = [
     'PredictorSearchLoop',
     'PredictorValidation',
     'Proposal',
-    'Racing',
     'RandomSearchLoop',
     'Sample',
     'SamplerSearchLoop',
@@ -34,7 +41,6 @@ __all__ = [
     'SpaceQuality',
     'SpaceSearch',
     'SpaceStep',
-    'SubnetEvaluator',
     'SuccessiveHalvingLoop',
     'pareto_front',
     'ranked',

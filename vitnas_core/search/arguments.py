@@ -1,28 +1,37 @@
-"""Arguments that several searches take: whole numbers, and the cost of a front."""
+"""Checks of the settings that several searches have."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from ..errors import VitnasError
-from ..latency import LatencyTable
+from .feasible import FeasibleSpace
 
 COSTS = ('macs', 'params', 'latency')
-"""What a front can be of, besides the score."""
+"""Costs that a front can be of, besides the score."""
 
 
-def check_counts(*counts: tuple[str, Any, int]) -> None:
-    """Refuse what is no whole number, or too small.
+def check_counts(settings: Any, **least: int) -> None:
+    """Refuse fields of a dataclass that are not whole numbers, or too small.
 
     Args:
-        *counts: (name, value, least) of each.
+        settings: The dataclass. A field that defaults to None may be None.
+        **least: The smallest number that each field may be.
 
     Raises:
         VitnasError: One is out of range.
     """
-    for name, value, least in counts:
-        if type(value) is not int or value < least:
-            raise VitnasError(f'`{name}` of the search should be a whole number of at least {least}, got {value!r}')
+    defaults = {field.name: field.default for field in fields(settings)}
+    for name, lowest in least.items():
+        value = getattr(settings, name)
+        if value is None and defaults[name] is None:
+            continue
+        if type(value) is not int or value < lowest:
+            raise VitnasError(f'`{name}` should be a whole number of at least {lowest}, but got {value!r}')
 
 
 def check_cost(cost: Any) -> None:
@@ -35,14 +44,23 @@ def check_cost(cost: Any) -> None:
         raise VitnasError(f'`cost` should be one of {", ".join(COSTS)}, but got {cost!r}')
 
 
-def check_measured(cost: str | None, table: LatencyTable | None) -> None:
-    """Refuse a latency that nothing gives.
+def check_priced(cost: str | None, space: FeasibleSpace) -> None:
+    """Refuse a front of latency where architectures have none.
 
     Raises:
         VitnasError: The cost is latency, and there is no table.
     """
-    if cost == 'latency' and table is None:
+    if cost == 'latency' and space.price(space.witness).latency is None:
         raise VitnasError(
             '`cost` is latency, which needs measured latencies: give latency_table, which '
             'tools/analysis/build_latency_table.py makes, but got none'
         )
+
+
+def check_chances(prob: float | Mapping[str, float], space: FeasibleSpace) -> None:
+    """Refuse chances of a mutation that are none.
+
+    Raises:
+        VitnasError: As :meth:`~vitnas_core.spaces.SearchSpace.mutate`.
+    """
+    space.space.mutate(space.space.smallest(), prob, np.random.default_rng(0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -15,6 +15,8 @@ _DRAWS = 100
 """Random draws for one architecture before the walk."""
 _STEPS, _MOST_STEPS = 200, 2000
 """Steps of a walk, and of one that has met nothing new so far."""
+_PRICED = 2**12
+"""Number of prices that are remembered, so that a candidate is priced once from its draw to the journal."""
 
 
 class FeasibleSpace:
@@ -22,16 +24,21 @@ class FeasibleSpace:
 
     Args:
         space: The search space.
-        price: What prices an architecture.
+        price: Prices an architecture.
         constraint: The limits.
 
+    Attributes:
+        price: The same, with a memory.
+        witness (Arch): An architecture within the limits.
+
     Raises:
-        InfeasibleError: No architecture meets them.
+        InfeasibleError: No architecture meets the limits.
     """
 
     def __init__(self, space: SearchSpace, price: Callable[[Arch], Cost], constraint: Constraint) -> None:
-        self.space, self.price, self.constraint = space, price, constraint
-        self.witness = constraint.find(space, price)
+        self.space, self.constraint = space, constraint
+        self.price = lru_cache(_PRICED)(price)
+        self.witness = constraint.find(space, self.price)
 
     def __contains__(self, arch: Arch) -> bool:
         return self.constraint.met(self.price(arch))

@@ -1,4 +1,4 @@
-"""The journal of a search: an append-only file with a line a candidate, which survives a kill at any moment."""
+"""The journal of a search: an append-only file with one line per candidate, which survives a kill at any moment."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from mmengine.dist import barrier, broadcast_object_list
+
 from ..errors import VitnasError
 from ..utils.jsondata import difference
 from .candidate import Candidate
 
 _SHOWN = 8
-"""How many differences a refusal shows."""
+"""Number of differences that a refusal shows."""
 
 
 class Journal:
-    """``history.jsonl``: a header that says what is searched, then a line a candidate.
+    """``history.jsonl``: a header that says what is searched, then one line per candidate.
 
-    Rank 0 writes ``history.jsonl``. Another rank appends what it evaluates to ``history.rank<r>.jsonl`` at
-    once; :meth:`merge` moves those lines over. So no evaluated candidate is lost, for any number of ranks
+    Rank 0 writes ``history.jsonl``. Another rank appends what it scores to ``history.rank<r>.jsonl`` at once;
+    rank 0 moves those lines over at the end of a round. So no scored candidate is lost, for any number of ranks
     before and after, and a candidate that a kill left in both files is read once.
 
     Args:
         folder: The work dir.
-        header: What determines the search, JSON data. A journal with another header is not continued.
-        rank: Which process this is. Defaults to 0.
+        header: What determines the search, as JSON data. A journal with another header is not continued.
+        rank: Rank of this process. Defaults to 0.
     """
 
     def __init__(self, folder: str | os.PathLike, header: Mapping[str, Any], rank: int = 0) -> None:
@@ -36,41 +38,59 @@ class Journal:
         self.candidates: dict[int, Candidate] = {}
 
     def open(self) -> dict[int, Candidate]:
-        """Read what earlier runs evaluated, by id; called on rank 0 before any rank appends.
+        """Read the candidates of earlier runs by id, the same on every rank, before any rank appends.
 
         A last line that a kill tore is cut off the file; part files of other ranks are merged.
 
         Raises:
             VitnasError: The journal is of another search (with the differences), or damaged.
         """
-        self.candidates = {}
-        for candidate in self._read(self.path, mend=True):
-            self.candidates[candidate.id] = candidate
+        found: list[Any] = [None]
+        if self.rank == 0:
+            try:
+                found[0] = self._read_all()
+            except VitnasError as err:  # all ranks stop with the same sentence
+                found[0] = err
+        broadcast_object_list(found)
+        if isinstance(found[0], VitnasError):
+            raise found[0]
+        self.candidates = found[0]
+        return dict(self.candidates)
+
+    def _read_all(self) -> dict[int, Candidate]:
+        self.candidates = {candidate.id: candidate for candidate in self._read(self.path, mend=True)}
         parts = sorted(self.folder.glob('history.rank*.jsonl'))
-        self.merge(candidate for part in parts for candidate in self._read(part))
+        self._merge(candidate for part in parts for candidate in self._read(part))
         for part in parts:
             part.unlink()
         return self.candidates
 
     def append(self, candidate: Candidate) -> None:
-        """Write a candidate at once; a file that is not there begins with the header."""
+        """Write a candidate at once; a new file begins with the header."""
         lines = [candidate.to_dict()] if self._begun() else [self.header, candidate.to_dict()]
         self._write(lines)
         self.candidates[candidate.id] = candidate
 
-    def merge(self, candidates: Iterable[Candidate]) -> None:
-        """Add candidates of other ranks that are not known yet, and put all on the disk; rank 0 only."""
+    def end_round(self, candidates: Iterable[Candidate]) -> None:
+        """Put a whole round on the disk: rank 0 adds the candidates of other ranks, then these drop their part files.
+
+        Args:
+            candidates: The round, on every rank.
+        """
+        if self.rank == 0:
+            self._merge(candidates)
+        barrier()
+        if self.rank:
+            self.path.unlink(missing_ok=True)
+
+    def _merge(self, candidates: Iterable[Candidate]) -> None:
+        """Add candidates that are not written yet, and put all on the disk."""
         for candidate in candidates:
             if candidate.id not in self.candidates:
                 self.append(candidate)
         if self._begun():
             with self.path.open('rb') as file:
                 os.fsync(file.fileno())
-
-    def drop_part(self) -> None:
-        """Remove this rank's own part file, once rank 0 has merged it."""
-        if self.rank:
-            self.path.unlink(missing_ok=True)
 
     def _begun(self) -> bool:
         return self.path.exists() and self.path.stat().st_size > 0

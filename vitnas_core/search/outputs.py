@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..training.hooks import read_report
 from ..utils.fileio import atomic_write
@@ -26,6 +27,13 @@ def write_results(folder: str | Path, candidates: Sequence[Candidate], cost: str
     atomic_write(Path(folder) / 'pareto.json', json.dumps(rows, indent=1) + '\n')
     atomic_write(Path(folder) / 'best_arch.json', best.arch.to_json() + '\n')
     return best
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a matplotlib figure as PNG."""
+    from ..visualization import save_png  # matplotlib is not needed to search
+
+    save_png(figure, path)
 
 
 def write_pictures(

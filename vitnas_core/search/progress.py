@@ -8,10 +8,10 @@ from mmengine.utils import ProgressBar
 
 
 class SearchBar:
-    """mmengine's bar over all candidates with the generation and the best score behind it; silent off a terminal.
+    """mmengine's bar over all candidates, followed by the generation and the best score; silent off a terminal.
 
     Args:
-        total: How many candidates there will be.
+        total: Number of candidates there will be.
         shown: Whether this process shows it; only one of several should.
     """
 
@@ -21,15 +21,16 @@ class SearchBar:
             self._bar.file = sys.stdout
             self._bar.start()
 
-    def show(self, done: int, text: str) -> None:
-        """Move to ``done`` candidates."""
-        if self._bar is not None and done > self._bar.completed:
-            self._bar.update(done - self._bar.completed)
+    def add(self, count: int, text: str) -> None:
+        """Move by some candidates."""
+        if self._bar is not None:
+            self._bar.update(min(count, self._bar.task_num - self._bar.completed))
             self._bar.file.write(f', {text} ')
             self._bar.file.flush()
 
-    def break_line(self) -> None:
-        """Leave the line of the bar, so that what is printed next does not run into it."""
+    def end_round(self, done: int) -> None:
+        """Correct the number of candidates, and leave the line so that the next output does not run into it."""
         if self._bar is not None:
+            self._bar.completed = done
             self._bar.file.write('\n')
             self._bar.file.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -14,38 +15,36 @@ from mmengine.registry import DefaultScope
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
 from ..registry import LOOPS
-from .loops import SearchLoop
+from .loop import SearchLoop
+from .named import NamedSearchLoop
+from .settings import algorithm_class, check_names
 
 
 def check_search(search: Any) -> None:
     """Refuse what would only fail after the last supernet is trained.
 
     Raises:
-        VitnasError: It is not the config of a search loop, or lacks an argument, or has one that there is not.
+        VitnasError: It is not the config of a search loop, or a setting is unknown or missing.
     """
     kind = search.get('type') if isinstance(search, Mapping) else None
     loop = LOOPS.get(kind) if isinstance(kind, str) else kind
-    if not isinstance(search, Mapping) or not isinstance(loop, type) or not issubclass(loop, SearchLoop):
+    if not isinstance(loop, type) or not issubclass(loop, SearchLoop):
         raise VitnasError(
             f'`search` should be the config of a search loop, e.g. dict(type="vitnas.EvolutionSearchLoop", …), but got '
             f'{search!r}'
         )
     if 'latency_table' in search:
         raise VitnasError('`search` has a latency_table, which is of one space; limit macs or params instead')
-    if search.get('cost') == 'latency':
+    if 'latency' in (search.get('cost'), (search.get('algorithm') or {}).get('cost')):
         raise VitnasError('`search` has cost="latency", whose table would be of one space; give macs or params instead')
-    taken: dict[str, inspect.Parameter] = {}
-    for cls in loop.__mro__[: loop.__mro__.index(SearchLoop) + 1]:
-        taken |= {
-            n: p for n, p in inspect.signature(cls.__dict__.get('__init__', loop)).parameters.items() if n not in taken
-        }
-    named = {n: p for n, p in taken.items() if n not in ('self', 'runner', 'dataloader', 'args', 'kwargs')}
-    for name in search:
-        if name not in named and name != 'type':
-            raise VitnasError(f'`search` has {name}, but {loop.__name__} takes {", ".join(sorted(named))}')
-    for name, parameter in named.items():
-        if parameter.default is parameter.empty and name not in search:
-            raise VitnasError(f'`search` should have `{name}`, which {loop.__name__} needs')
+    taken = list(inspect.signature(SearchLoop.__init__).parameters.values())[3:]  # without self, runner and dataloader
+    if issubclass(loop, NamedSearchLoop):
+        fields = dataclasses.fields(loop.kind)  # type: ignore[arg-type]
+        check_names(search, [*fields, *(one for one in taken if one.name != 'algorithm')], '`search`')
+    else:
+        check_names(search, taken, '`search`')
+        algorithm = search['algorithm']
+        check_names(algorithm, dataclasses.fields(algorithm_class(algorithm)), '`search.algorithm`')  # type: ignore[arg-type]
 
 
 def check_evaluator(evaluator: Any, cfg: Config) -> None:

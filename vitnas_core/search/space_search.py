@@ -23,16 +23,17 @@ from mmengine.logging import MMLogger
 from .. import zoo
 from ..costs import Constraint, Cost
 from ..errors import InfeasibleError, VitnasError
+from ..evaluation import in_percent
 from ..launch import make_runner
 from ..model_configs import backbone_of, space_config
 from ..registry import RUNNERS
-from ..scoring import in_percent
 from ..spaces import Arch, SearchSpace, stage_dimensions
 from ..utils.fileio import atomic_write
 from ..utils.jsondata import difference
 from .candidate import Candidate, ranked
 from .feasible import FeasibleSpace
 from .journal import read_candidates
+from .pricing import resolve_pricing
 from .space_checks import check_config, check_evaluator, check_search
 from .space_quality import Sample, SpaceEvolution, SpaceStep, Tendency
 
@@ -101,6 +102,8 @@ class SpaceSearch:
         self.backbone = backbone_of(cfg.model)
         self.space = self.backbone.space
         self.evolution.check(self.space)
+        stated = (self.search.get('input_size'), self.search.get('num_classes'))
+        self.pricing = resolve_pricing(cfg.model, cfg.val_dataloader, *stated)
         self.constraint = self.search.get('constraint') if constraint is None else constraint
         for limits in (self.constraint, self.search.get('constraint')):
             FeasibleSpace(self.space, self.price, Constraint(limits))
@@ -184,8 +187,6 @@ class SpaceSearch:
         cfg = self._config(where, Path(name).name)
         cfg.train_cfg = copy.deepcopy(dict(loop))
         cfg.train_dataloader, cfg.load_from = cfg.val_dataloader, checkpoint
-        # A search trains nothing and validates by itself.
-        cfg.param_scheduler = cfg.val_cfg = cfg.val_dataloader = cfg.val_evaluator = None
         cfg.custom_hooks, cfg.resume = [], False
         return self._run(cfg)
 
@@ -206,7 +207,7 @@ class SpaceSearch:
         self._say(f'running {cfg.work_dir}')
         runner = make_runner(cfg)
         runner.train()
-        metric = getattr(getattr(runner.train_loop, 'evaluator', None), 'metric', None)
+        metric = getattr(getattr(runner.train_loop, 'scorer', None), 'metric', None)
         del runner
         gc.collect()
         if torch.cuda.is_available():
@@ -218,7 +219,7 @@ class SpaceSearch:
 
     def price(self, arch: Arch) -> Cost:
         """What an architecture costs, of whatever space."""
-        return self.backbone.price(arch, self.search['input_size'], self.search.get('num_classes') or 0)
+        return self.backbone.price(arch, *self.pricing)
 
     def _tendencies(self, space: SearchSpace, samples: Sequence[Sample]) -> tuple[Tendency, ...]:
         """Where the dimensions move, so that what the space becomes can be drawn from, and searched in the end."""
@@ -255,11 +256,13 @@ class SpaceSearch:
             constraint=self.constraint,
             inherit=self.inherit,
         )
+        judging = {k: v for k, v in self.search.items() if k in _JUDGING}
+        judging.update(zip(('input_size', 'num_classes'), self.pricing))
         deciding = {
             **cfg,
             'images': [{name: loader.get(name) for name in ('dataset', 'batch_size')} for loader in images],
             'space': self.space.to_dict(),
-            'space_search': {**own, 'judging': {k: v for k, v in self.search.items() if k in _JUDGING}},
+            'space_search': {**own, 'judging': judging},
         }
         header = json.loads(json.dumps(Config(deciding).to_dict(), default=str))
         path = self.folder / 'space_search.json'

@@ -16,10 +16,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from ..backbones import ElasticBackbone, elastic_backbone, unwrap
-from ..costs import as_size
 from ..errors import VitnasError
 from ..integration.runner import run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
+from ..utils import checks
 from ..utils.randomness import seeded
 from .dataloading import SeededLoader
 from .hooks import SamplerStateHook
@@ -211,7 +211,7 @@ def _check_sides(backbone: ElasticBackbone, model: nn.Module) -> None:
 def _is_affine_behind(backbone: ElasticBackbone, model: nn.Module) -> bool:
     """Return whether a model's raw output is one tensor that is affine in the features, judged by random ones."""
     reference = next(backbone.parameters())
-    images = reference.new_zeros(1, 3, *as_size('img_size', backbone.settings.get('img_size') or 224))
+    images = reference.new_zeros(1, 3, *checks.size('img_size', backbone.settings.get('img_size') or 224))
     modes = {module: module.training for module in model.modules()}
     model.eval()
     found = []

@@ -19,9 +19,8 @@ from torch import Tensor
 from ..backbones import elastic_backbone, unwrap
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
+from ..evaluation import check_images, elastic_norms, make_step, recalibrate
 from ..integration.runner import run_seed, test_dataloader
-from ..recalibration import elastic_norms, recalibrate
-from ..scoring import check_images, make_step, metric_value
 from ..spaces import Arch
 from .dataloading import SeededLoader
 from .samplers import ArchSampler, FocusSampler
@@ -169,7 +168,7 @@ class SamplerTraining:
             raise VitnasError(f'`scale` should be a number, but got {scale!r}')
         check_not_test_set(dataloader, test_dataloader(runner), "the sampler's training")
         self.runner, self.reinforce = runner, Reinforce(sampler, **settings)
-        self.metric, self.scale = metric, scale
+        self.scale = scale
         self.iterations, self.last = 0, -1
         sampler.training = self
         self._model = unwrap(runner.model)
@@ -184,12 +183,12 @@ class SamplerTraining:
         self._evaluator: Evaluator = runner.build_evaluator(evaluator)
         check_images(self._evaluator, 'a reward is the score of a mini-batch')
         self._evaluator.dataset_meta = getattr(built.dataset, 'metainfo', None)
-        self._step = make_step(self._model, self._evaluator)
+        self._step = make_step(self._model, self._evaluator, metric)
         self._recalibrates = bool(elastic_norms(self._model))  # each architecture is scored with its own statistics
 
     def check(self) -> None:
         """Score the active architecture once: a wrong metric should not show up after many epochs."""
-        self.accuracy(self._backbone.arch, self._step.prepare(next(self._read())))
+        self.accuracy(self._backbone.arch, self._step.keep(next(self._read())))
 
     @torch.no_grad()
     def accuracy(self, arch: Arch, batch: Any) -> float:
@@ -201,7 +200,7 @@ class SamplerTraining:
             recalibrate(self._model, self._step.forward, [batch])
         self._step.start()
         self._step.run(batch)
-        self.metric, value = metric_value(self._evaluator, self.metric)
+        value = self._step.value()
         self._model.train(training)
         found = torch.tensor(value * self.scale if math.isfinite(value) else 0.0, dtype=torch.float64)
         all_reduce(found, 'mean')
@@ -211,7 +210,7 @@ class SamplerTraining:
         """Train for a number of iterations; yield the measurements of each."""
         for loaded in islice(self._read(), iterations):
             rng = np.random.default_rng([run_seed(self.runner), self.iterations, 0, _KEY])
-            measured = self.reinforce.step(rng, partial(self.accuracy, batch=self._step.prepare(loaded)))
+            measured = self.reinforce.step(rng, partial(self.accuracy, batch=self._step.keep(loaded)))
             self.iterations += 1
             yield measured
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from ..scoring import in_percent
+from ..evaluation import in_percent
 
 Baseline = tuple[str, float, Mapping[str, float]]
 """A network to compare with: its name, its score and its costs, e.g. ``('largest', 95.1, {'macs': 2.0e9})``."""

@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 from mmengine.config import Config
-from mmengine.evaluator import Evaluator
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner import Runner
 
 from vitnas_core.auto import fill_auto
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import Constraint, Cost
 from vitnas_core.errors import VitnasError
+from vitnas_core.evaluation import Job, Scorer
 from vitnas_core.search import Candidate, ranked
-from vitnas_core.search.evaluator import SubnetEvaluator
 from vitnas_core.search.feasible import FeasibleSpace
+from vitnas_core.search.pricing import resolve_pricing
 from vitnas_core.spaces import Arch, SearchSpace
 
 from .statistics import score_ranking
@@ -46,7 +45,9 @@ class Supernet:
         model.setdefault('data_preprocessor', config.get('data_preprocessor'))
         self.model = MODELS.build(fill_auto(model))
         load_weights(self.model, checkpoint)
-        self._held_out: SubnetEvaluator | None = None
+        stated = (config.train_cfg.get('input_size'), config.train_cfg.get('num_classes'))
+        self.pricing = resolve_pricing(config.model, config.train_dataloader, *stated)
+        self._held_out: Scorer | None = None
 
     @property
     def space(self) -> SearchSpace:
@@ -55,17 +56,14 @@ class Supernet:
 
     def price(self, arch: Arch) -> Cost:
         """The costs of an architecture at the search's image size."""
-        search = self.config.train_cfg
-        return elastic_backbone(self.model).price(arch, search['input_size'], search.get('num_classes', 0))
+        return elastic_backbone(self.model).price(arch, *self.pricing)
 
-    def scorer(self, dataloader: Mapping[str, Any]) -> SubnetEvaluator:
+    def scorer(self, dataloader: Mapping[str, Any]) -> Scorer:
         """What scores architectures on a set of images, which are decoded once."""
-        whole = {**dataloader, 'sampler': dict(type='vitnas.WholeSampler'), 'drop_last': False}
         search = self.config.train_cfg
-        metrics = Evaluator(metrics=copy.deepcopy(search['evaluator']))
-        return SubnetEvaluator(self.model, Runner.build_dataloader(whole, seed=0), metrics, search.get('metric'))
+        return Scorer.build(self.model, dataloader, search['evaluator'], metric=search.get('metric'))
 
-    def score(self, scorer: SubnetEvaluator, arch: Arch) -> float:
+    def score(self, scorer: Scorer, arch: Arch) -> float:
         """Score an architecture; where the search recalibrates batch norms, they are on its hold-out images."""
         batches = self.config.train_cfg.get('recalibrate', 0)
         if batches:
@@ -73,7 +71,7 @@ class Supernet:
                 self._held_out = self.scorer(self.config.train_dataloader)
                 self._held_out.recalibrate = batches
             self._held_out.activate(arch)
-        return scorer.evaluate(arch).value
+        return scorer.score(Job(arch)).value
 
     def draw(self, macs: float, num: int, rng: np.random.Generator) -> list[Arch]:
         """Different random architectures within 5 % of a number of MACs.
@@ -112,7 +110,7 @@ def ends(supernet: Supernet) -> dict[str, float]:
     archs = {'largest': supernet.space.largest(), 'smallest': supernet.space.smallest()}
     raw = {}
     if supernet.config.train_cfg.get('recalibrate', 0):  # before the first recalibration, which changes them
-        raw = {f'{name}_raw': scorer.evaluate(arch).value for name, arch in archs.items()}
+        raw = {f'{name}_raw': scorer.score(Job(arch)).value for name, arch in archs.items()}
     return {**{name: supernet.score(scorer, arch) for name, arch in archs.items()}, **raw}
 
 

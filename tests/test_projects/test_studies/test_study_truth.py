@@ -21,6 +21,7 @@ from tools.dataset_converters import fashion_mnist
 from vitnas_core import zoo
 from vitnas_core.backbones import AutoFormer
 from vitnas_core.errors import DatasetError, VitnasError
+from vitnas_core.evaluation import Job
 from vitnas_core.registry import DATASETS
 from vitnas_core.search import Candidate, Journal, read_candidates
 from vitnas_core.spaces import SearchSpace
@@ -147,7 +148,7 @@ def test_a_supernet_is_scored(tmp_path: Path, rng: np.random.Generator) -> None:
     supernet = Supernet(config, tmp_path / 'net.pth')
     scorer = supernet.scorer(config.train_dataloader)
     archs = choose_archs(supernet.space, supernet.price, 6, rng)
-    own = [scorer.evaluate(arch).value for arch in archs]
+    own = [scorer.score(Job(arch)).value for arch in archs]
     truth = Truth('', '', tuple(TrueArch(a, i + 1, 1, {0: s + i * 1e-3}) for i, (a, s) in enumerate(zip(archs, own))))
     measures, scores = rank(supernet, truth)
     assert scores == own and measures['num'] == 6 and measures['pearson'] > 0.99
@@ -197,7 +198,7 @@ def test_the_best_under_budgets_is_tested(tmp_path: Path, rng: np.random.Generat
     )
     found = json.loads((tmp_path / 'out' / 'measures.json').read_text())
     assert (found['evaluations'], found['search_seconds']) == (6, 3.0)
-    tested = supernet.scorer(config.test_dataloader).evaluate(archs[0]).value  # the smallest has the highest score
+    tested = supernet.scorer(config.test_dataloader).score(Job(archs[0])).value  # the smallest has the highest score
     assert found['accuracy_1'] == found['accuracy_2'] == pytest.approx(tested)
     assert found['holdout_1'] == 50.0 and found['macs_1'] == made[0].cost['macs']
     with pytest.raises(SystemExit, match='none of the 4 candidates has at most 1 MACs'):

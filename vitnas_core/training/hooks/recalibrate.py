@@ -12,7 +12,7 @@ from mmengine.runner import Runner
 
 from ...backbones import unwrap
 from ...errors import VitnasError
-from ...recalibration import recalibrate
+from ...evaluation import recalibrate
 from ...registry import HOOKS
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...backbones import elastic_backbone
 from ...backbones.mixed import WAYS
 from ...errors import VitnasError
-from ...recalibration import batch_norms
+from ...evaluation import batch_norms
 from ...registry import RULES
 from ...spaces import Arch
 from ..samplers import ArchSampler

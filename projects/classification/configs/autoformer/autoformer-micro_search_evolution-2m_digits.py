@@ -10,8 +10,6 @@ train_cfg = dict(
     type='vitnas.EvolutionSearchLoop',
     evaluator=dict(type='Accuracy'),
     constraint=dict(macs=(None, 2e6)),
-    input_size=32,
-    num_classes=10,
     population=30,
     parents=10,
     generations=8,
@@ -21,10 +19,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/autoformer-micro_supernet_40e_digits/epoch_40.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

@@ -10,8 +10,6 @@ train_cfg = dict(
     type='vitnas.EvolutionSearchLoop',
     evaluator=dict(type='Accuracy'),
     constraint=dict(macs=(None, 1.8e9)),
-    input_size=224,
-    num_classes=100,
     population=50,
     parents=10,
     generations=20,
@@ -21,10 +19,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/autoformer-tiny_supernet_1xb128-500e_cifar100/epoch_500.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

@@ -11,8 +11,6 @@ train_cfg = dict(
     type='vitnas.EvolutionSearchLoop',
     evaluator=dict(type='Accuracy'),
     constraint=dict(params=(5e6, 6e6)),
-    input_size=224,
-    num_classes=1000,
     population=50,
     parents=10,
     generations=20,
@@ -24,10 +22,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/autoformer-tiny_supernet_8xb128-500e_imagenet/epoch_500.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

@@ -16,10 +16,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/focusformer-tiny_supernet_8xb128-500e_imagenet/epoch_500.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

@@ -7,8 +7,6 @@ train_cfg = dict(
     type='vitnas.PredictorSearchLoop',
     evaluator=dict(type='Accuracy', topk=(1,)),
     constraint=dict(macs=(None, 3e6)),
-    input_size=32,
-    num_classes=10,
     num_samples=64,
     num_final=16,
     parents=32,
@@ -19,10 +17,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/nasvit-micro_supernet_30e_digits/epoch_30.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

@@ -10,8 +10,6 @@ train_cfg = dict(
     type='vitnas.PredictorSearchLoop',
     evaluator=dict(type='Accuracy'),
     constraint=dict(macs=(None, 800e6)),
-    input_size=224,
-    num_classes=1000,
     num_samples=1024,
     parents=128,
     mutations=128,
@@ -21,10 +19,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/nasvit_supernet_8xb64-360e_imagenet/epoch_360.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

@@ -7,8 +7,6 @@ train_cfg = dict(
     type='vitnas.EvolutionSearchLoop',
     evaluator=dict(type='Accuracy'),
     constraint=dict(macs=(None, 1.2e6)),
-    input_size=28,
-    num_classes=10,
     population=20,
     parents=5,
     generations=6,
@@ -18,9 +16,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/s3-micro_supernet_8e_fashion-mnist/epoch_8.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None

@@ -19,8 +19,6 @@ space_search = dict(
         type='vitnas.EvolutionSearchLoop',
         evaluator=dict(type='Accuracy'),
         constraint=dict(macs=(None, 1.6e6)),
-        input_size=32,
-        num_classes=10,
         population=20,
         parents=5,
         generations=5,

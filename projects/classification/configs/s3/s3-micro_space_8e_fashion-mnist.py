@@ -15,8 +15,6 @@ space_search = dict(
         type='vitnas.EvolutionSearchLoop',
         evaluator=dict(type='Accuracy'),
         constraint=dict(macs=(None, 1.2e6)),
-        input_size=28,
-        num_classes=10,
         population=20,
         parents=5,
         generations=6,

@@ -24,8 +24,6 @@ space_search = dict(
         type='vitnas.EvolutionSearchLoop',
         evaluator=dict(type='Accuracy'),
         constraint=dict(macs=(None, 4.7e9)),
-        input_size=224,
-        num_classes=1000,
         population=50,
         parents=10,
         generations=20,

@@ -7,8 +7,6 @@ train_cfg = dict(
     type='vitnas.EvolutionSearchLoop',
     evaluator=dict(type='Accuracy', topk=(1,)),
     constraint=dict(macs=(None, 10.8e6)),
-    input_size=56,
-    num_classes=10,
     initial=30,
     population=20,
     parents=10,
@@ -19,10 +17,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/vit-resnas-micro_supernet_30e_digits/epoch_30.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

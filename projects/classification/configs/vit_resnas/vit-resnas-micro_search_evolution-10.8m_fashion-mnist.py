@@ -7,8 +7,6 @@ train_cfg = dict(
     type='vitnas.EvolutionSearchLoop',
     evaluator=dict(type='Accuracy', topk=(1,)),
     constraint=dict(macs=(None, 10.8e6)),
-    input_size=56,
-    num_classes=10,
     population=25,
     parents=10,
     generations=4,
@@ -18,10 +16,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/vit-resnas-micro_supernet_8e_fashion-mnist/epoch_8.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

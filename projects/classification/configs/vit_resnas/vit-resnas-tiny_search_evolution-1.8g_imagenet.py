@@ -10,8 +10,6 @@ train_cfg = dict(
     type='vitnas.EvolutionSearchLoop',
     evaluator=dict(type='Accuracy'),
     constraint=dict(macs=(None, 1.7944e9)),
-    input_size=224,
-    num_classes=1000,
     initial=500,
     population=150,
     parents=75,
@@ -23,10 +21,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/vit-resnas-tiny_supernet_8xb128-120e_imagenet/epoch_120.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

@@ -7,18 +7,9 @@ train_cfg = dict(
     type='vitnas.NSGA2SearchLoop',
     evaluator=dict(type='Accuracy', topk=(1,)),
     constraint=dict(macs=(None, 7e5)),
-    input_size=28,
-    num_classes=10,
     population=20,
     parents=10,
     generations=8,
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/vitas-deit-micro_supernet_40e_fashion-mnist/epoch_40.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

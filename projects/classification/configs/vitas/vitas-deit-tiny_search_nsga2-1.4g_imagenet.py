@@ -10,8 +10,6 @@ train_cfg = dict(
     type='vitnas.NSGA2SearchLoop',
     evaluator=dict(type='Accuracy'),
     constraint=dict(macs=(None, 1.4e9)),
-    input_size=224,
-    num_classes=1000,
     population=50,
     parents=20,
     generations=40,
@@ -19,10 +17,3 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/vitas-deit-tiny_supernet_8xb128-300e_imagenet/epoch_300.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

@@ -7,18 +7,9 @@ train_cfg = dict(
     type='vitnas.NSGA2SearchLoop',
     evaluator=dict(type='Accuracy', topk=(1,)),
     constraint=dict(macs=(None, 2e6)),
-    input_size=32,
-    num_classes=10,
     population=20,
     parents=10,
     generations=8,
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/vitas-twins-micro_supernet_30e_digits/epoch_30.pth'
-
-# A search trains nothing and validates by itself.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []

@@ -22,11 +22,4 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.holdout_dataloader)
 load_from = 'work_dirs/mask-rcnn_s3-micro_supernet_8e_scenes/epoch_8.pth'
-
-# A search trains nothing and validates by itself.
-model = dict(backbone=dict(init_cfg=None))
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None
-custom_hooks = []
+model = dict(backbone=dict(init_cfg=None))  # its weights are the supernet's

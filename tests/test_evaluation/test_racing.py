@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.test_search.common import build, config, history, noise, without_seconds
 from vitnas_core.errors import VitnasError
-from vitnas_core.scoring import AnyStep
-from vitnas_core.search import Racing, SearchLoop, ranked
-
-from .common import build, config, history, noise, without_seconds
+from vitnas_core.evaluation import AnyStep, Racing
+from vitnas_core.search import SearchLoop, ranked
 
 EVOLUTION = dict(
     type='vitnas.EvolutionSearchLoop', population=20, parents=4, generations=5, mutations=10, crossovers=10
@@ -66,7 +65,7 @@ def run(work_dir: Path, racing: dict | None) -> tuple[SearchLoop, int]:
     runner = build(config(work_dir, {**EVOLUTION, 'racing': racing}))
     loop = runner.train_loop
     known = KnownImages(loop)
-    loop.evaluator.step = AnyStep(loop.model, loop.evaluator.evaluator)
+    loop.scorer.step = AnyStep(loop.model, loop.scorer.evaluator)
     loop.model.val_step = known
     with patch('vitnas_core.search.outputs.write_pictures'):
         runner.train()

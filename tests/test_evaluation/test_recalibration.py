@@ -15,7 +15,7 @@ from tests.families import FAMILIES
 from tests.supernets import model_config, supernet_config
 from vitnas_core.elastic import ElasticBatchNorm2d
 from vitnas_core.errors import VitnasError
-from vitnas_core.recalibration import batch_norms, recalibrate
+from vitnas_core.evaluation import batch_norms, recalibrate
 from vitnas_core.training.hooks import RecalibrateHook
 
 FAMILY = FAMILIES['nasvit']

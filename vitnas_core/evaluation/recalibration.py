@@ -11,7 +11,7 @@ from mmcv.ops import SyncBatchNorm
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from .elastic import ElasticBatchNorm2d, prefix
+from ..elastic import ElasticBatchNorm2d, prefix
 
 
 def batch_norms(model: nn.Module) -> dict[str, nn.Module]:

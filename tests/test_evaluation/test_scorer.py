@@ -14,13 +14,12 @@ from mmengine.registry import METRICS
 from mmengine.runner import Runner
 
 from tests.families import FAMILIES
+from tests.test_search.common import build, config, search
 from vitnas_core.checkpoints import load_file
 from vitnas_core.datasets import Digits
 from vitnas_core.errors import VitnasError
-from vitnas_core.scoring import AccuracyStep, AnyStep
+from vitnas_core.evaluation import AccuracyStep, AnyStep, Job
 from vitnas_core.search import Candidate
-
-from .common import build, config, search
 
 SEARCH = dict(type='vitnas.RandomSearchLoop', num_candidates=1)
 
@@ -46,13 +45,13 @@ def test_the_score_is_that_of_a_plain_validation(
     folder: Path, family: str, step: type[AnyStep], rng: np.random.Generator
 ) -> None:
     run = runner(folder, f'plain{family}{step.__name__}', validate=True, family=family)
-    evaluator, backbone = run.train_loop.evaluator, run.model.backbone
-    assert type(evaluator.step) is AccuracyStep  # what a plain classifier gets
-    evaluator.step = step(run.model, evaluator.evaluator)
+    scorer, backbone = run.train_loop.scorer, run.model.backbone
+    assert type(scorer.step) is AccuracyStep  # what a plain classifier gets
+    scorer.step = step(run.model, scorer.evaluator)
     archs = [backbone.space.sample(rng) for _ in range(5)]
-    scores = [evaluator.evaluate(arch) for arch in archs]
+    scores = [scorer.score(Job(arch)) for arch in archs]
     assert len({score.value for score in scores}) > 1
-    assert [evaluator.evaluate(arch) for arch in reversed(archs)] == scores[::-1]  # whatever was scored before
+    assert [scorer.score(Job(arch)) for arch in reversed(archs)] == scores[::-1]  # whatever was scored before
     for arch, score in zip(archs, scores):
         backbone.set_arch(arch)
         assert score.value == pytest.approx(run.val_loop.run()['accuracy/top1']) and score.complete
@@ -61,14 +60,14 @@ def test_the_score_is_that_of_a_plain_validation(
 def test_batch_norms_get_the_statistics_of_each_candidate(folder: Path, rng: np.random.Generator) -> None:
     """Whatever was scored before: an architecture has one score, which is that of the network that is extracted."""
     run = runner(folder, 'recalibrated', validate=True, family='nasvit', recalibrate=2)
-    evaluator, backbone = run.train_loop.evaluator, run.model.backbone
+    scorer, backbone = run.train_loop.scorer, run.model.backbone
     archs = [backbone.space.largest(), backbone.space.smallest(), backbone.space.sample(rng)]
-    scores = [evaluator.evaluate(arch) for arch in archs]
-    assert [evaluator.evaluate(arch) for arch in reversed(archs)] == scores[::-1]
-    raw = runner(folder, 'raw', family='nasvit').train_loop.evaluator
-    assert [raw.evaluate(arch) for arch in archs] != scores
+    scores = [scorer.score(Job(arch)) for arch in archs]
+    assert [scorer.score(Job(arch)) for arch in reversed(archs)] == scores[::-1]
+    raw = runner(folder, 'raw', family='nasvit').train_loop.scorer
+    assert [raw.score(Job(arch)) for arch in archs] != scores
     for arch, score in zip(archs, scores):
-        evaluator.activate(arch)
+        scorer.activate(arch)
         assert run.val_loop.run()['accuracy/top1'] == pytest.approx(score.value)
         run.model.backbone = backbone.extract(arch)
         run.model.head.fc.weight.data, whole = (
@@ -89,9 +88,9 @@ def test_both_sides_of_a_bilateral_supernet_count(folder: Path, rng: np.random.G
     )
     run = build(cfg)
     run.model.load_state_dict(dict(load_file(cfg['load_from'])['state_dict']))  # without the note of its pattern
-    evaluator, backbone = run.train_loop.evaluator, run.model.backbone
+    scorer, backbone = run.train_loop.scorer, run.model.backbone
     arch = backbone.space.smallest()
-    score = evaluator.evaluate(arch)
+    score = scorer.score(Job(arch))
     sides = [run.val_loop.run()['accuracy/top1'] for _ in backbone.each_side()]
     assert sides[0] != sides[1] and score.value == pytest.approx(sum(sides) / 2) and score.complete
     with pytest.raises(VitnasError, match="`racing` cannot drop candidates of sharing='bilateral'"):
@@ -114,12 +113,12 @@ def test_a_search_with_other_statistics_is_another_search(tmp_path: Path) -> Non
 
 def test_both_steps_give_the_metric_the_same_bits(folder: Path, rng: np.random.Generator) -> None:
     run = runner(folder, 'bits')
-    evaluator, metric = run.train_loop.evaluator, run.train_loop.evaluator.evaluator.metrics[0]
+    scorer, metric = run.train_loop.scorer, run.train_loop.scorer.evaluator.metrics[0]
     found = []
-    for step in (AccuracyStep(run.model, evaluator.evaluator), AnyStep(run.model, evaluator.evaluator)):
-        evaluator.step, evaluator._kept = step, []
-        evaluator._kept_samples = 0
-        evaluator.evaluate(evaluator.backbone.space.largest())
+    for step in (AccuracyStep(run.model, scorer.evaluator), AnyStep(run.model, scorer.evaluator)):
+        scorer.step, scorer._kept = step, []
+        scorer._kept_samples = 0
+        scorer.score(Job(scorer.backbone.space.largest()))
         found.append([(r['pred_score'].tolist(), r['gt_label'].tolist()) for r in metric.results])
     assert len(found[0]) == 100 and found[0] == found[1]
 
@@ -128,44 +127,49 @@ def test_another_head_or_metric_takes_the_general_way(folder: Path) -> None:
     from mmpretrain.models import MultiLabelLinearClsHead
 
     run = runner(folder, 'general')
-    evaluator = run.train_loop.evaluator.evaluator
+    evaluator = run.train_loop.scorer.evaluator
     assert AccuracyStep.fits(run.model, evaluator)
     run.model.head = MultiLabelLinearClsHead(10, 72)
     assert not AccuracyStep.fits(run.model, evaluator)
     other = runner(folder, 'general2', evaluator=dict(type='mmpretrain.SingleLabelMetric'))
-    assert type(other.train_loop.evaluator.step) is AnyStep
-    assert other.train_loop.evaluator.evaluate(run.model.backbone.space.largest()).complete
+    assert type(other.train_loop.scorer.step) is AnyStep
+    assert other.train_loop.scorer.score(Job(run.model.backbone.space.largest())).complete
 
 
 @pytest.mark.parametrize(('keep_gb', 'reads'), [(4.0, 100), (0.0, 300), (60 * 3 * 32 * 32 / 2**30, 100 + 2 * 50)])
 def test_images_are_decoded_once_as_far_as_there_is_room(
     folder: Path, monkeypatch: pytest.MonkeyPatch, keep_gb: float, reads: int, rng: np.random.Generator
 ) -> None:
-    evaluator = runner(folder, f'keep{keep_gb}', keep_gb=keep_gb).train_loop.evaluator
-    whole = runner(folder, 'whole').train_loop.evaluator
+    scorer = runner(folder, f'keep{keep_gb}', keep_gb=keep_gb).train_loop.scorer
+    whole = runner(folder, 'whole').train_loop.scorer
     count, read = [], Digits.__getitem__
-    archs = [evaluator.backbone.space.sample(rng) for _ in range(3)]
-    expected = [whole.evaluate(arch) for arch in archs]
+    archs = [scorer.backbone.space.sample(rng) for _ in range(3)]
+    expected = [whole.score(Job(arch)) for arch in archs]
     monkeypatch.setattr(Digits, '__getitem__', lambda self, index: (count.append(index), read(self, index))[1])
-    assert [evaluator.evaluate(arch) for arch in archs] == expected
+    assert [scorer.score(Job(arch)) for arch in archs] == expected
     assert len(count) == reads
 
 
 def test_a_share_is_the_first_batches(folder: Path, rng: np.random.Generator) -> None:
-    evaluator = runner(folder, 'share').train_loop.evaluator
-    arch, seen = evaluator.backbone.space.sample(rng), []
-    step = evaluator.step.run
-    evaluator.step.run = lambda batch: (seen.append(len(batch['inputs'])), step(batch))[1]
+    scorer = runner(folder, 'share').train_loop.scorer
+    arch, seen = scorer.backbone.space.sample(rng), []
+    step = scorer.step.run
+    scorer.step.run = lambda batch: (seen.append(len(batch['inputs'])), step(batch))[1]
     for share, batches in ((0.01, 1), (0.25, 1), (0.26, 2), (0.5, 2), (1.0, 4)):
         seen.clear()
-        evaluator.evaluate(arch, share=share)
+        scorer.score(Job(arch, share=share))
         assert seen == [25] * batches
 
 
 def test_an_unknown_metric_is_answered_with_the_known(folder: Path, rng: np.random.Generator) -> None:
-    evaluator = runner(folder, 'metric', metric='accuracy/top5').train_loop.evaluator
+    """At once where the metric is known without images, or else with the first score."""
+    assert runner(folder, 'known').train_loop.scorer.metric == 'accuracy/top1'
     with pytest.raises(VitnasError, match='`metric` is accuracy/top5; the evaluator gives accuracy/top1'):
-        evaluator.evaluate(evaluator.backbone.space.sample(rng))
+        runner(folder, 'metric', metric='accuracy/top5').train_loop  # noqa: B018
+    other = dict(type='mmpretrain.SingleLabelMetric')
+    scorer = runner(folder, 'late', metric='accuracy/top5', evaluator=other).train_loop.scorer
+    with pytest.raises(VitnasError, match='`metric` is accuracy/top5; the evaluator gives single-label/precision'):
+        scorer.score(Job(scorer.backbone.space.sample(rng)))
 
 
 def test_racing_needs_a_mean(folder: Path) -> None:

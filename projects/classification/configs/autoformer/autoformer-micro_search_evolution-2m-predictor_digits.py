@@ -1,0 +1,5 @@
+"""The search for at most 2 M MACs with four times the children, of which a random forest picks those to score."""
+
+_base_ = './autoformer-micro_search_evolution-2m_digits.py'
+
+train_cfg = dict(predictor=dict(trees=100, oversample=4))

@@ -1,0 +1,77 @@
+"""Image size and classes of a search come from model and pipeline; what is stated must agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitnas_core.errors import VitnasError
+from vitnas_core.search.pricing import resolve_pricing
+
+from .common import build, config, history, noise, search
+
+HEAD = dict(type='LinearClsHead', num_classes=10)
+CLASSIFIER = dict(type='mmpretrain.ImageClassifier', backbone=dict(type='vitnas.AutoFormer', img_size=28), head=HEAD)
+DETECTOR = dict(type='MaskRCNN', backbone=dict(type='vitnas.S3', img_size=56))
+RANDOM = dict(type='vitnas.RandomSearchLoop', num_candidates=3)
+
+
+def images(*pipeline: dict[str, Any]) -> dict[str, Any]:
+    inside = dict(type='Digits', pipeline=[dict(type='LoadImageFromFile'), *pipeline, dict(type='PackInputs')])
+    return dict(dataset=dict(type='vitnas.HoldOut', part='holdout', dataset=inside))
+
+
+@pytest.mark.parametrize(
+    ('transforms', 'size'),
+    [
+        ([dict(type='Resize', scale=32)], 32),
+        ([dict(type='mmcv.Resize', scale=(128, 96))], (96, 128)),  # (width, height), as mmcv has it
+        ([dict(type='ResizeEdge', scale=256), dict(type='CenterCrop', crop_size=224)], 224),
+        ([dict(type='Resize', scale=64), dict(type='RandomCrop', crop_size=(48, 56))], (48, 56)),
+        ([dict(type='Resize', scale=(64, 48), keep_ratio=True), dict(type='Pad', size=(64, 48))], (48, 64)),
+        ([dict(type='RandomGrayscale'), dict(type='vitnas.DrawDigit', size=56)], 56),
+        ([], 28),  # of the size that they are read at, the backbone's config says which
+    ],
+)
+def test_the_last_transform_that_fixes_a_size_counts(transforms: list[dict[str, Any]], size: Any) -> None:
+    assert resolve_pricing(CLASSIFIER, images(*transforms)) == (size, 10)
+    assert resolve_pricing(CLASSIFIER, images(*transforms), size, 10) == (size, 10)
+    assert resolve_pricing(CLASSIFIER, images(*transforms), size, 0) == (size, 0)  # no head is priced
+
+
+@pytest.mark.parametrize(
+    'transforms',
+    [
+        [dict(type='Resize', scale=(128, 96), keep_ratio=True)],
+        [dict(type='Resize', scale=32), dict(type='ResizeEdge', scale=64)],
+        [dict(type='Resize', scale=32), dict(type='RandomApply', transforms=[dict(type='Resize', scale=48)])],
+        [],
+    ],
+)
+def test_what_cannot_be_told_should_be_stated(transforms: list[dict[str, Any]]) -> None:
+    with pytest.raises(VitnasError, match='`input_size` of the search should be stated: the pipeline of its images'):
+        resolve_pricing(DETECTOR, images(*transforms))
+    assert resolve_pricing(DETECTOR, images(*transforms), (96, 128)) == ((96, 128), 0)
+
+
+def test_images_are_padded_as_the_preprocessor_says() -> None:
+    padded = {**DETECTOR, 'data_preprocessor': dict(type='DetDataPreprocessor', pad_size_divisor=32)}
+    assert resolve_pricing(padded, images(dict(type='Resize', scale=(100, 70)))) == ((96, 128), 0)
+
+
+def test_a_search_needs_neither_and_refuses_what_disagrees(tmp_path: Path) -> None:
+    cfg = config(tmp_path / 'a', RANDOM)
+    stated = history(tmp_path / 'a', search(cfg, noise))
+    for name in ('input_size', 'num_classes'):
+        del cfg['train_cfg'][name]
+    loop = search(cfg, noise)  # its journal goes on
+    assert loop.scorer.asked == [] and list(loop.history) == stated
+    assert (loop.input_size, loop.num_classes) == (32, 10)
+    for wrong, words in (
+        (dict(input_size=224), '`input_size` of the search is 224, but the pipeline of its images makes them 32 x 32'),
+        (dict(num_classes=100), '`num_classes` of the search is 100, but the head of the model has 10'),
+    ):
+        with pytest.raises(VitnasError, match=words):
+            build(config(tmp_path / 'b', {**RANDOM, **wrong})).train()

@@ -1,0 +1,77 @@
+"""A search's config need not undo what it takes over from the training of the supernet."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+from mmengine.config import Config
+from mmengine.hooks import Hook
+from mmengine.registry import HOOKS
+
+from vitnas_core.launch import make_runner
+from vitnas_core.search import ranked
+from vitnas_core.search.config import is_search, leave_out_training
+
+from .common import config
+
+RANDOM = dict(type='vitnas.RandomSearchLoop', num_candidates=3)
+TRAINING = [
+    dict(type='EMAHook', momentum=1e-3),
+    dict(type='vitnas.SupernetReportHook', interval=1),
+    dict(type='vitnas.ConflictMeterHook', interval=1),
+]
+
+
+@HOOKS.register_module()
+class NotedHook(Hook):
+    """A user's own."""
+
+    ran = 0
+
+    def after_train(self, runner: object) -> None:
+        NotedHook.ran += 1
+
+
+def inherited(work_dir: Path) -> Config:
+    """A search that says nothing of what its base config trains with."""
+    cfg = config(work_dir, RANDOM, launcher='none')
+    cfg.update(
+        val_cfg=dict(),
+        val_dataloader=dict(dataset=dict(type='NoSuchDataset')),
+        val_evaluator=dict(type='NoSuchMetric'),
+        param_scheduler=[dict(type='CosineAnnealingLR', T_max=5)],
+        optim_wrapper=dict(type='AmpOptimWrapper', optimizer=dict(type='AdamW', lr=1e-3)),  # refuses CPUs
+        custom_hooks=[*copy.deepcopy(TRAINING), dict(type='NotedHook')],
+    )
+    return Config(cfg)
+
+
+def test_a_search_runs_on_the_config_of_its_supernet(tmp_path: Path) -> None:
+    from .common import build
+
+    plain = build(config(tmp_path / 'plain', RANDOM))
+    plain.train()
+    NotedHook.ran = 0
+    runner = make_runner(inherited(tmp_path / 'run'))
+    runner.train()
+    assert NotedHook.ran == 1  # hooks that are not of a training stay
+    assert [c.score for c in ranked(runner.train_loop.history)] == [c.score for c in ranked(plain.train_loop.history)]
+
+
+def test_lines_that_say_so_are_as_good(tmp_path: Path) -> None:
+    cfg = inherited(tmp_path / 'run')
+    assert is_search(cfg)
+    stated = copy.deepcopy(cfg)
+    stated.update(dict(param_scheduler=None, val_dataloader=None, val_cfg=None, val_evaluator=None))
+    stated.custom_hooks = [dict(type='NotedHook')]
+    leave_out_training(cfg)
+    leave_out_training(stated)
+    assert cfg.to_dict() == stated.to_dict()
+
+
+def test_a_training_is_left_as_it_is(tmp_path: Path) -> None:
+    cfg = inherited(tmp_path / 'run')
+    for loop in (None, dict(max_epochs=1), dict(type='vitnas.SupernetTrainLoop')):
+        cfg.train_cfg = loop
+        assert not is_search(cfg)

@@ -1,0 +1,143 @@
+"""``SearchAlgorithm``: base class of searches, which ask for scores round by round and are told them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...spaces import Arch
+from ..candidate import Candidate
+from ..feasible import FeasibleSpace
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """An architecture to score.
+
+    Args:
+        arch: The architecture.
+        parents: Ids of the candidates that it was made of.
+        share: Fraction of the hold-out batches to score it on. Defaults to 1.
+    """
+
+    arch: Arch
+    parents: tuple[int, ...] = ()
+    share: float = 1.0
+
+
+def _ignore(text: str, warn: bool = False) -> None:
+    pass
+
+
+class SearchAlgorithm(ABC):
+    """A search of a space, round by round. A subclass is a dataclass whose fields are its settings.
+
+    A round is a function of the seed, its number and what was told before. So a search that was killed is replayed
+    from the scores in its journal, and no algorithm saves anything. Subclasses check their settings in
+    ``__post_init__`` and what depends on the space in :meth:`setup`. Architectures outside the limits, and those that
+    were scored before on as many images, are dropped from a round.
+
+    Attributes:
+        space (FeasibleSpace): The space and its limits.
+        history (list[Candidate]): All candidates that were told, by id.
+        round (int): Number of the next round, from 0.
+        say: Writes a sentence to the log of the run; ``say(text, warn=True)`` warns.
+    """
+
+    extendable: ClassVar[tuple[str, ...]] = ()
+    """Fields that only say how long the search is; a finished search goes on with larger ones."""
+
+    journal_name: ClassVar[str] = ''
+    """Name in journals, where it is not that of the class."""
+
+    say: Callable[..., None] = staticmethod(_ignore)
+    space: FeasibleSpace
+    history: list[Candidate]
+    round: int
+
+    def setup(self, space: FeasibleSpace) -> None:
+        """Start a search of a space, with nothing told yet.
+
+        Raises:
+            VitnasError: A setting does not fit the space.
+        """
+        self.space, self.history, self.round = space, [], 0
+
+    @property
+    @abstractmethod
+    def max_rounds(self) -> int:
+        """Number of rounds, at most."""
+
+    @property
+    @abstractmethod
+    def max_candidates(self) -> int:
+        """Number of candidates of all rounds together, at most."""
+
+    @abstractmethod
+    def ask(self, rng: np.random.Generator) -> list[Proposal]:
+        """Propose a round; an empty one ends the search.
+
+        Args:
+            rng: Source of all randomness; it depends on the seed and the round.
+        """
+
+    def tell(self, candidates: Sequence[Candidate]) -> None:
+        """Hear of the whole round, in the order of ids."""
+        self.history += candidates
+        self.round += 1
+
+    def floor(self) -> float | None:
+        """Score that a candidate of the next round must be able to reach; None for any. Racing needs it."""
+        return None
+
+    # what the journal, the log and the report say
+
+    @classmethod
+    def name(cls) -> str:
+        """Name in journals."""
+        return cls.journal_name or cls.__name__
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that decides the proposals; a journal with other settings is not continued."""
+        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]  # subclasses are
+        return {name: getattr(self, name) for name in names if name not in self.extendable}
+
+    def remarks(self) -> dict[str, str]:
+        """Further lines of the log and the report, name → text."""
+        return {}
+
+    @property
+    def front_cost(self) -> str:
+        """Cost of the Pareto front that is written and drawn."""
+        return 'macs'
+
+    def texts(self) -> dict[str, str]:
+        """Further files of the results so far, name → content."""
+        return {}
+
+    def figures(self, metric: str) -> dict[str, Any]:
+        """Further pictures of a finished search, name → matplotlib figure.
+
+        Args:
+            metric: Name of the score.
+        """
+        return {}
+
+    # for algorithms that learned with the supernet
+
+    def pricing(self) -> dict[str, Any]:
+        """``input_size`` and ``num_classes`` that the algorithm was made for; empty for any."""
+        return {}
+
+    def load(self, checkpoint: str | os.PathLike) -> None:  # noqa: B027  (most have nothing to load)
+        """Take over what the supernet's checkpoint holds for the algorithm.
+
+        Raises:
+            CheckpointError: It holds something else.
+        """

@@ -1,0 +1,155 @@
+"""NSGA-II by pymoo: evolve the front of score and cost (Deb et al., 2002; the search of ViTAS)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ...errors import VitnasError
+from ...registry import ALGORITHMS
+from ...spaces import Arch
+from ..arguments import check_chances, check_cost, check_counts, check_priced
+from ..breeding import ATTEMPTS
+from ..candidate import Candidate, ranked
+from ..feasible import FeasibleSpace
+from .base import Proposal, SearchAlgorithm
+
+
+@ALGORITHMS.register_module()
+@dataclass
+class NSGA2(SearchAlgorithm):
+    """NSGA-II on score and cost, with the numbers of ViTAS (App. A.3).
+
+    The first generation is random. After each, the best of the population and its children survive: those of the
+    lower non-dominated rank and, within a rank, those in the less crowded places. The best survivors compete in pairs
+    for being parents; their children are crossed, then mutated. Ranks, crowding, survival and tournaments are pymoo's,
+    crossover and mutation the space's own. No architecture is scored twice: choices of absent last blocks make no
+    difference. Where blocks may be absent at any place (``optional``), [A, null, B] and [A, B] are the same network
+    alone, but use other weights of the supernet, and are two candidates. Each child that is wanted gets at most ten
+    attempts, new and within the limits; random architectures fill the places that stay free.
+
+    ``pareto.json`` is the front of ``cost``. The best score is the winner, as in the paper.
+
+    Args:
+        population: Candidates per generation, and survivors of each. Defaults to 50.
+        parents: Number of survivors that can be parents. Defaults to 20. None: all, as in ViTAS's code and
+            in NSGA-II's paper.
+        generations: Generations, the random one included. Defaults to 40.
+        cost: The objective besides the score: ``'macs'``, ``'params'`` or, with a ``latency_table``, ``'latency'``.
+            A throughput is the inverse of a latency, so both have the same front. None: the score alone, within the
+            limits, as in ViTAS's code. Defaults to 'macs'.
+        crossover_prob: Chance that a child has two parents. Defaults to 0.9, as in pymoo.
+        mutation_prob: One chance to redraw a dimension, or one per kind of dimension, as
+            :meth:`~vitnas_core.spaces.SearchSpace.mutate` takes it. Defaults to None: one over the number of
+            dimensions that have a choice, as in pymoo.
+
+    Raises:
+        VitnasError: A number is out of range, the cost is not known, or pymoo is missing.
+    """
+
+    population: int = 50
+    parents: int | None = 20
+    generations: int = 40
+    cost: str | None = 'macs'
+    crossover_prob: float = 0.9
+    mutation_prob: float | Mapping[str, float] | None = None
+
+    extendable = ('generations',)
+    journal_name = 'NSGA2SearchLoop'
+
+    def __post_init__(self) -> None:
+        check_counts(self, population=1, generations=1)
+        if self.parents is not None:
+            check_counts(self, parents=1)
+        if self.cost is not None:
+            check_cost(self.cost)
+        if type(self.crossover_prob) not in (int, float) or not 0 <= self.crossover_prob <= 1:
+            raise VitnasError(f'`crossover_prob` should be from 0 to 1, but got {self.crossover_prob!r}')
+        _pymoo()
+
+    def setup(self, space: FeasibleSpace) -> None:
+        """Start a search; refuse chances that the space does not know, and a latency that nothing gives."""
+        super().setup(space)
+        choices = sum(len(dim.options) > 1 for dim in space.space.dimensions)
+        self.chances = 1 / max(1, choices) if self.mutation_prob is None else self.mutation_prob
+        check_chances(self.chances, space)
+        check_priced(self.cost, space)
+        self._pool: list[Candidate] = []
+
+    @property
+    def max_rounds(self) -> int:
+        """One round per generation."""
+        return self.generations
+
+    @property
+    def max_candidates(self) -> int:
+        """A population in every generation."""
+        return self.generations * self.population
+
+    @property
+    def front_cost(self) -> str:
+        """The objective besides the score; MACs where there is none."""
+        return self.cost or 'macs'
+
+    def settings(self) -> dict[str, Any]:
+        """The settings with the chances as they are used."""
+        return {**super().settings(), 'mutation_prob': self.chances}
+
+    def ask(self, rng: np.random.Generator) -> list[Proposal]:
+        """Make children of the survivors, then draw random architectures up to the population."""
+        seen = {candidate.arch for candidate in self.history}
+        most = self.population if self.parents is None else min(self.parents, self.population)
+        made = self._children(self._best(most), seen, rng)
+        drawn = self.space.draw_several(self.population - len(made), rng, seen | made.keys())
+        return [*made.values(), *(Proposal(arch) for arch in drawn)]
+
+    def tell(self, candidates: Sequence[Candidate]) -> None:
+        """Let the survivors and their children compete for places in the next population."""
+        self._pool = self.survivors() + sorted(ranked(candidates), key=lambda candidate: candidate.id)
+        super().tell(candidates)
+
+    def survivors(self) -> list[Candidate]:
+        """Population that the next generation begins with; its parents are among them."""
+        return _pymoo().members(self._best(self.population))
+
+    def _best(self, count: int) -> Any:
+        """Best of the survivors and their children, as pymoo's population; the round breaks ties."""
+        return _pymoo().survivors(self._pool, self.cost, count, np.random.default_rng(self.round))
+
+    def _children(self, parents: Any, seen: set[Arch], rng: np.random.Generator) -> dict[Arch, Proposal]:
+        """A population of new children within the limits; fewer where ten times the attempts do not give them."""
+        made: dict[Arch, Proposal] = {}
+        for _ in range(ATTEMPTS if len(parents) else 0):
+            for one, two in _pymoo().pairs(parents, self.population, rng):
+                child = self._child(one, two, rng)
+                if child.arch not in seen and child.arch not in made and child.arch in self.space:
+                    made[child.arch] = child
+                if len(made) == self.population:
+                    return made
+        return made
+
+    def _child(self, one: Candidate, two: Candidate, rng: np.random.Generator) -> Proposal:
+        space = self.space.space
+        if one is two or rng.random() >= self.crossover_prob:
+            return Proposal(space.mutate(one.arch, self.chances, rng), (one.id,))
+        crossed = space.cross(one.arch, two.arch, rng)
+        return Proposal(space.mutate(crossed, self.chances, rng), (one.id, two.id))
+
+
+def _pymoo() -> ModuleType:
+    """Import our functions on pymoo late: half a second that only this search should take.
+
+    Raises:
+        VitnasError: It is not installed, or too old.
+    """
+    try:
+        from .. import crowding
+    except ImportError as err:
+        raise VitnasError(
+            f'vitnas.NSGA2 needs pymoo 0.6.1.6 or later: pip install "pymoo>=0.6.1.6" (it says: {err})'
+        ) from None
+    return crowding

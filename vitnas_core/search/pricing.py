@@ -1,0 +1,108 @@
+"""Image size and classes for which a search prices architectures, read from the model and the pipeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..auto import owner_of
+from ..datasets.checks import datasets_in
+from ..errors import VitnasError
+from ..utils import checks
+
+# Transforms that make every image one size: the argument that says it, and whether a pair is (height, width).
+_FIXING = {
+    'Resize': ('scale', False),
+    'CenterCrop': ('crop_size', False),
+    'Pad': ('size', False),
+    'RandomCrop': ('crop_size', True),
+    'RandomResizedCrop': ('scale', True),
+    'EfficientNetCenterCrop': ('crop_size', True),
+    'EfficientNetRandomCrop': ('scale', True),
+    'DrawDigit': ('size', True),
+}
+_CHANGING = re.compile('resize|rescale|crop|pad|mosaic|mixup|affine|expand|shear', re.IGNORECASE)
+
+AS_READ, MANY = 'as read', 'many'
+"""Sizes of images that no transform changes, and of those that are resized to several."""
+
+Size = int | tuple[int, int]
+
+
+def resolve_pricing(
+    model: Mapping[str, Any], dataloader: Mapping[str, Any], input_size: Any = None, num_classes: int | None = None
+) -> tuple[Size, int]:
+    """Find out for which image size and number of classes a search prices architectures.
+
+    The image size is what the last transform of the pipeline that fixes one makes. A classifier whose images keep their
+    size is priced for the ``img_size`` of its backbone's config. The classes are those of a classifier's head; other
+    heads are not priced.
+
+    Args:
+        model: Config of the model.
+        dataloader: Config of the images of the search.
+        input_size: Side, or (height, width), as stated. Defaults to None: not stated.
+        num_classes: Classes as stated; 0 to price no head. Defaults to None: not stated.
+
+    Returns:
+        The image size, as stated if it is, and the number of classes.
+
+    Raises:
+        VitnasError: The size is not stated and cannot be told, or something stated is not what the config has.
+    """
+    found, head = pipeline_size(dataloader), head_classes(model)
+    if isinstance(found, tuple):
+        divisor = (model.get('data_preprocessor') or {}).get('pad_size_divisor', 1)
+        found = (-(-found[0] // divisor) * divisor, -(-found[1] // divisor) * divisor)
+    if input_size is None:
+        own = (owner_of(model) or {}).get('backbone', {}).get('img_size')
+        if found == AS_READ and head and own is not None:
+            found = checks.size('img_size', own)
+        if not isinstance(found, tuple):
+            raise VitnasError(
+                '`input_size` of the search should be stated: the pipeline of its images does not resize or crop all '
+                'of them to one size (`keep_ratio`, for one, keeps several)'
+            )
+        input_size = found[0] if found[0] == found[1] else found
+    elif isinstance(found, tuple) and checks.size('input_size', input_size) != found:
+        raise VitnasError(
+            f'`input_size` of the search is {input_size}, but the pipeline of its images makes them '
+            f'{found[0]} x {found[1]} (height x width); leave `input_size` out'
+        )
+    if num_classes and head and num_classes != head:
+        raise VitnasError(
+            f'`num_classes` of the search is {num_classes}, but the head of the model has {head}; leave it out'
+        )
+    return input_size, head if num_classes is None else num_classes
+
+
+def head_classes(model: Mapping[str, Any]) -> int:
+    """Classes of the head of an ``ImageClassifier``; 0 for other models, whose heads are not priced."""
+    kind, head = model.get('type'), model.get('head')
+    name = kind.rpartition('.')[2] if isinstance(kind, str) else getattr(kind, '__name__', '')
+    classes = head.get('num_classes') if isinstance(head, Mapping) and name == 'ImageClassifier' else None
+    return classes if type(classes) is int else 0
+
+
+def pipeline_size(dataloader: Mapping[str, Any]) -> tuple[int, int] | str:
+    """(Height, width) of the images that a dataloader gives, ``AS_READ`` or ``MANY``."""
+    datasets = list(datasets_in(dataloader.get('dataset')))
+    sizes = {_last_size(dataset.get('pipeline') or ()) for dataset in datasets}
+    return sizes.pop() if len(sizes) == 1 else MANY
+
+
+def _last_size(pipeline: Iterable[Any]) -> tuple[int, int] | str:
+    """The size after the last transform."""
+    size: tuple[int, int] | str = AS_READ
+    for transform in (one for one in pipeline if isinstance(one, Mapping)):
+        kind = transform.get('type')
+        name = kind.rpartition('.')[2] if isinstance(kind, str) else getattr(kind, '__name__', '')
+        key, height_first = _FIXING.get(name, ('', True))
+        value = None if transform.get('keep_ratio') else transform.get(key)
+        if isinstance(value, (int, list, tuple)):
+            height, width = checks.size(key, value)
+            size = (height, width) if height_first else (width, height)
+        elif _CHANGING.search(name) or 'transforms' in transform:
+            size = MANY
+    return size

@@ -1,0 +1,79 @@
+"""Settings of a search in a config: which belong to the algorithm, and which to the loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import VitnasError
+from ..registry import ALGORITHMS
+from .algorithms import SearchAlgorithm
+
+
+def build_algorithm(config: Mapping[str, Any] | SearchAlgorithm) -> SearchAlgorithm:
+    """Build an algorithm from its config.
+
+    Raises:
+        VitnasError: It is no algorithm, or a setting is unknown, missing or out of range.
+    """
+    if isinstance(config, SearchAlgorithm):
+        return config
+    kind = algorithm_class(config)
+    check_names(config, dataclasses.fields(kind), f'vitnas.{kind.__name__}')  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: value for name, value in config.items() if name != 'type'})
+
+
+def algorithm_class(config: Any) -> type[SearchAlgorithm]:
+    """Class of an algorithm's config.
+
+    Raises:
+        VitnasError: It is not the config of an algorithm.
+    """
+    kind = config.get('type') if isinstance(config, Mapping) else None
+    found = ALGORITHMS.get(kind) if isinstance(kind, str) else kind
+    if not isinstance(found, type) or not issubclass(found, SearchAlgorithm):
+        raise VitnasError(
+            f'`algorithm` should be the config of a search algorithm, e.g. dict(type="vitnas.Evolution", …), but got '
+            f'{config!r}'
+        )
+    return found
+
+
+def split(kind: type[SearchAlgorithm], settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split flat settings into those of the algorithm and those of the loop."""
+    own = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    return (
+        {name: value for name, value in settings.items() if name in own},
+        {name: value for name, value in settings.items() if name not in own},
+    )
+
+
+def check_names(settings: Iterable[str], known: Iterable[Any], what: str) -> None:
+    """Refuse settings that are unknown or missing.
+
+    Args:
+        settings: Names that are given; ``type`` may be one of them.
+        known: Fields of a dataclass or parameters of a function.
+        what: What takes them, for the error.
+
+    Raises:
+        VitnasError: With the nearest name of an unknown one.
+    """
+    taken = {one.name: _is_needed(one) for one in known}
+    given = {name for name in settings if name != 'type'}
+    for name in sorted(given - set(taken)):
+        near = difflib.get_close_matches(name, taken, 1)
+        meant = f'did you mean {near[0]}? ' if near else ''
+        raise VitnasError(f'{what} has no setting {name}; {meant}it takes {", ".join(sorted(taken))}')
+    for name, needed in taken.items():
+        if needed and name not in given:
+            raise VitnasError(f'{what} should have `{name}`')
+
+
+def _is_needed(one: Any) -> bool:
+    """Whether a field or a parameter has no default."""
+    missing = (dataclasses.MISSING, inspect.Parameter.empty)
+    return all(getattr(one, name, missing[0]) in missing for name in ('default', 'default_factory'))
