@@ -11,4 +11,4 @@ def register_zoo() -> None:
     timm takes half a second to import, which nothing else in vitnas needs, and it has no entry points by which it
     could find our models itself. A second call changes nothing: the module that registers them runs once.
     """
-    when_imported('timm.models', lambda _: import_module('vitnas_core.backbones.timm_entry'))
+    when_imported('timm.models', lambda _: import_module('vitnas_core.families.timm_entry'))

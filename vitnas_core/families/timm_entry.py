@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .. import zoo
 from ..errors import VitnasError
-from ..families.catalog import FAMILIES
+from .catalog import FAMILIES
 
 
 class ZooClassifier(nn.Module):
