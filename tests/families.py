@@ -52,7 +52,7 @@ class Family:
 
     def elastic(self, **settings: Any) -> ElasticBackbone:
         """The supernet."""
-        return self.cls(space=self.space, **{**self.settings, **settings})  # type: ignore[call-arg, arg-type]
+        return self.cls(space=self.space, **{**self.settings, **settings})
 
 
 def _space(family: str, *stages: dict[str, Any], **choices: Any) -> SearchSpace:

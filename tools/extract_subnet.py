@@ -102,7 +102,7 @@ def recalibrate_on(model: nn.Module, arch: Arch, cfg: Config, batches: int) -> N
     loader = Runner.build_dataloader(whole(cfg.train_dataloader.to_dict()), seed=0)
     elastic_backbone(model).set_arch(arch)
     shown = track_iter_progress((islice(loader, batches), min(batches, len(loader))))
-    norms = recalibrate(model, model.test_step, shown)  # type: ignore[arg-type]
+    norms = recalibrate(model, model.test_step, shown)  # type: ignore[arg-type]  # mmengine types iterators as sequences
     if not norms:
         raise VitnasError('--recalibrate is for models with batch norms that are not frozen; this one has none')
 

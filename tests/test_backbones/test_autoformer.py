@@ -332,7 +332,7 @@ def test_malformed_architectures_are_refused_by_the_cost_too() -> None:
     with pytest.raises(VitnasError, match='`num_classes` should be at least 0'):
         AutoFormer.cost(data, 224, -5)
     with pytest.raises(VitnasError, match='`input_size` should be a whole number above 0'):
-        AutoFormer.cost(data, (224, 224, 3))  # type: ignore[arg-type]
+        AutoFormer.cost(data, (224, 224, 3))
     with pytest.raises(VitnasError, match='`position` should be one of absolute, conditional, none, but got .sine'):
         AutoFormer.cost(data, position='sine')
     with pytest.raises(VitnasError, match='`embed_dims` is for a `space`; a fixed `arch` stores'):

@@ -165,8 +165,8 @@ def test_switching_back_gives_the_same(family: Family, rng: np.random.Generator)
 @pytest.mark.parametrize('size', [(32, 32), (40, 72)])
 def test_cost_equals_a_real_count(family: Family, rng: np.random.Generator, size: tuple[int, int]) -> None:
     for arch in draws(family, rng):
-        fixed = family.cls(arch=arch, **family.settings).eval()  # type: ignore[call-arg, arg-type]
-        counted = family.cls(arch=arch, **{**family.settings, **family.countable}).eval()  # type: ignore[call-arg, arg-type]
+        fixed = family.cls(arch=arch, **family.settings).eval()
+        counted = family.cls(arch=arch, **{**family.settings, **family.countable}).eval()
         cost = fixed.price(arch, size)
         assert cost.params == count_params(fixed)
         assert cost.macs == count_macs(counted, images(family, *size)[:1])
@@ -263,13 +263,13 @@ def test_several_outputs(family: Family) -> None:
 def test_mistakes_are_answered(family: Family) -> None:
     cls, name = family.cls, family.cls.__name__
     with pytest.raises(VitnasError, match=f'{name} should be given either `arch` or `space`'):
-        cls()  # type: ignore[call-arg]
+        cls()
     with pytest.raises(VitnasError, match='either `arch` or `space`'):
-        cls(arch=family.space.largest(), space=family.space)  # type: ignore[call-arg, arg-type]
+        cls(arch=family.space.largest(), space=family.space)
     with pytest.raises(VitnasError, match=f'{name} should be given {cls.family}, but got toy'):
-        cls(space=SearchSpace.from_dict(dict(family='toy', stages=[dict(width=3)])))  # type: ignore[call-arg, arg-type]
+        cls(space=SearchSpace.from_dict(dict(family='toy', stages=[dict(width=3)])))
     with pytest.raises(ArchError, match='neither a file nor an architecture of the zoo'):
-        cls(arch='no-such-name')  # type: ignore[call-arg, arg-type]
+        cls(arch='no-such-name')
     with pytest.raises(VitnasError, match='`out_indices` should be from'):
         family.elastic(out_indices=(99,))
     for price in (cls.cost, family.elastic().set_arch):
@@ -305,7 +305,7 @@ def test_architectures_from_configs_and_numpy(family: Family, rng: np.random.Gen
     spelled = json.loads(plain.to_json(), parse_int=float)  # 3 as 3.0
     cost = family.cls.cost(plain, family.image)
     for other in (config, as_numpy, spelled):
-        found = family.cls.cost(other, np.int64(family.image))  # type: ignore[arg-type]
+        found = family.cls.cost(other, np.int64(family.image))
         assert found == cost
         assert (type(found.params), type(found.macs)) == (int, int)
 

@@ -205,7 +205,7 @@ def test_positions_do_not_depend_on_the_route(window_size: int | None, tmp_path:
 def test_kernels_are_cut_to_their_centre() -> None:
     model = NASViT(space=SPACE)
     fixed = model.extract(SPACE.smallest())
-    whole, part = (m.stage_blocks()[1][0].depthwise.weight for m in (model, fixed))  # type: ignore[union-attr]
+    whole, part = (m.stage_blocks()[1][0].depthwise.weight for m in (model, fixed))
     assert part.shape[-1] == 3 and torch.equal(part, whole[: len(part), :, 1:4, 1:4])
 
 
@@ -248,7 +248,7 @@ def test_settings_that_are_none() -> None:
     with pytest.raises(VitnasError, match='`window_size` should be a whole number of at least 1'):
         NASViT.cost(SPACE.largest(), window_size=-3)
     with pytest.raises(VitnasError, match="`scaling` should be True or False, but got 'no'"):
-        NASViT(space=SPACE, scaling='no')  # type: ignore[arg-type]
+        NASViT(space=SPACE, scaling='no')
     with pytest.raises(VitnasError, match='`drop_path_rate` should be from 0 to 1'):
         NASViT(space=SPACE, drop_path_rate=2)
     with pytest.raises(VitnasError, match=r'images should have shape \(B, 3, H, W\)'):

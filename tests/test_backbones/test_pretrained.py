@@ -44,7 +44,7 @@ def randomised(model: nn.Module) -> nn.Module:
 
 
 def fixed(family: Family, arch: Any, **settings: Any) -> ElasticBackbone:
-    return family.cls(arch=arch, **{**family.settings, **settings})  # type: ignore[call-arg, arg-type]
+    return family.cls(arch=arch, **{**family.settings, **settings})
 
 
 def save(model: nn.Module, path: Path) -> str:
@@ -121,7 +121,7 @@ def test_a_supernet_gives_its_part_bit_for_bit(family: Family, tmp_path: Path, r
             assert_same(backbone, model.backbone.extract(arch).state_dict(), new=lambda name: True)
     # A supernet gets the whole of it; what its space is called does not count.
     called = SearchSpace.from_dict(dict(family.space.to_dict(), name='other'))
-    other = family.cls(space=called, **family.settings)  # type: ignore[call-arg, arg-type]
+    other = family.cls(space=called, **family.settings)
     load_pretrained(other, path)
     assert_same(other, model.backbone.state_dict())
 
@@ -171,15 +171,15 @@ def test_converted_files_say_what_they_hold(tmp_path: Path) -> None:
     assert_refused(fixed(family, family.space.largest()), path, r'stages\[0\].embed_dim: 48 → 72')
 
     stages = [dict(embed_dim=32 * n, blocks=[dict(num_heads=n, mlp_ratio=2.0, window_size=3)] * n) for n in (1, 2)]
-    source = randomised(VARIANTS['s3'].cls(arch=dict(family='s3', stages=stages)))  # type: ignore[call-arg]
+    source = randomised(VARIANTS['s3'].cls(arch=dict(family='s3', stages=stages)))
     state = s3_converter.to_official({f'backbone.{name}': tensor for name, tensor in source.state_dict().items()})
     torch.save(dict(model=state), tmp_path / 'S3.pth')
     s3_converter.main([str(tmp_path / 'S3.pth'), str(tmp_path / 's3.pth')])
-    backbone = VARIANTS['s3'].cls(arch=str(tmp_path / 's3.arch.json'), out_indices=(0, 1))  # type: ignore[call-arg]
+    backbone = VARIANTS['s3'].cls(arch=str(tmp_path / 's3.arch.json'), out_indices=(0, 1))
     load_pretrained(backbone, tmp_path / 's3.pth')
     assert_same(backbone, source.state_dict(), new=lambda name: name.startswith('norm0.'))
-    stages[1]['blocks'] = stages[1]['blocks'][:1]  # type: ignore[index]
-    other = VARIANTS['s3'].cls(arch=dict(family='s3', stages=stages))  # type: ignore[call-arg]
+    stages[1]['blocks'] = stages[1]['blocks'][:1]
+    other = VARIANTS['s3'].cls(arch=dict(family='s3', stages=stages))
     assert_refused(other, tmp_path / 's3.pth', r'stages\[1\].blocks: 2 → 1 entries')
 
 
@@ -272,7 +272,7 @@ def test_another_space_is_refused(family: Family, tmp_path: Path) -> None:
     )
     key = 'optional' if 'optional' in last else 'depth'
     last[key] = [] if key == 'optional' else last[key][-1:]
-    other = family.cls(space=data, **family.settings)  # type: ignore[call-arg, arg-type]
+    other = family.cls(space=data, **family.settings)
     name = f'a supernet of {family.space.name}'
     became = r'\[\d(, \d)*\] → ' if key == 'optional' else r'\[\d(, \d)+\] → \[\d\]'
     message = rf'holds {name}, but the backbone is {name}; stages\[{place}\].{key}: {became}'
@@ -346,7 +346,7 @@ def test_other_settings_are_refused(family: Family, tmp_path: Path) -> None:
         other = next(value for value in SETTINGS[name] if value != own)
         for make in (lambda **more: family.elastic(**more), lambda **more: fixed(family, arch, **more)):
             size = dict(img_size=16) if name == 'patch_size' and 'img_size' in family.settings else {}
-            backbone = make(**{name: other}, **size)  # type: ignore[arg-type]
+            backbone = make(**{name: other}, **size)
             assert_refused(backbone, tmp_path / 'supernet.pth', f'holds weights for {name}=')
         assert_refused(backbone, tmp_path / 'fixed.pth', f'holds weights for {name}=')
     load_pretrained(fixed(family, arch), tmp_path / 'fixed.pth')

@@ -433,6 +433,6 @@ def test_sizes_and_classes_of_the_cost() -> None:
     with pytest.raises(VitnasError, match='`num_classes` should be at least 0'):
         S3.cost('s3-t', 224, -5)
     with pytest.raises(VitnasError, match='`input_size` should be a whole number above 0'):
-        S3.cost('s3-t', (224, 224, 3))  # type: ignore[arg-type]
+        S3.cost('s3-t', (224, 224, 3))
     with pytest.raises(VitnasError, match='`img_size` should be a whole number above 0'):
         S3.cost('s3-t', img_size=0)

@@ -85,7 +85,7 @@ def test_several_architectures_in_one_pass() -> None:
 def test_weights_of_another_space_are_not_inherited() -> None:
     model = FAMILIES['s3'].elastic(sharing='cyclic')
     with pytest.raises(VitnasError, match="overlap with ordinal sharing only, but got sharing='cyclic'"):
-        InheritHook('other.pth').before_train(SimpleNamespace(model=model, iter=0))  # type: ignore[arg-type]
+        InheritHook('other.pth').before_train(SimpleNamespace(model=model, iter=0))
 
 
 @pytest.mark.parametrize(('theirs', 'ours'), [('ordinal', 'cyclic'), ('bilateral', 'ordinal'), ('cyclic', 'bilateral')])
@@ -110,13 +110,13 @@ def test_a_ring_of_other_widths_is_another_ring() -> None:
     for sharing in ('ordinal', 'cyclic'):
         settings = {**family.settings, 'sharing': sharing}
         state = family.elastic(sharing=sharing).state_dict()
-        smaller = family.cls(space=part, **settings)  # type: ignore[call-arg, arg-type]
+        smaller = family.cls(space=part, **settings)
         if sharing == 'ordinal':
             smaller.load_state_dict(state)
         else:
             with pytest.raises(CheckpointError, match=r'the checkpoint holds a supernet of .*embed_dim'):
                 smaller.load_state_dict(state)
-        fixed = family.cls(arch=family.space.largest(), **settings)  # type: ignore[call-arg, arg-type]
+        fixed = family.cls(arch=family.space.largest(), **settings)
         fixed.load_state_dict(state)  # the widest has all channels
         family.elastic(sharing=sharing).load_state_dict(fixed.state_dict())
 
@@ -128,9 +128,9 @@ def test_a_supernet_of_another_pattern_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="for sharing='cyclic', but the backbone has 'ordinal'"):
         load_pretrained(family.elastic(), path)
     old = family.elastic().state_dict()  # a file of before there were patterns
-    note = json.loads(old._metadata['']['vitnas'])  # type: ignore[attr-defined]
+    note = json.loads(old._metadata['']['vitnas'])
     del note['settings']['sharing']
-    old._metadata['']['vitnas'] = json.dumps(note)  # type: ignore[attr-defined]
+    old._metadata['']['vitnas'] = json.dumps(note)
     torch.save(old, path)
     load_pretrained(family.elastic(), path)
     with pytest.raises(CheckpointError, match="for sharing='ordinal', but the backbone has 'cyclic'"):
@@ -138,7 +138,7 @@ def test_a_supernet_of_another_pattern_is_refused(tmp_path: Path) -> None:
     # A fixed network needs no word on how the supernet shared its weights: the file knows.
     supernet = family.elastic(sharing='cyclic')
     torch.save(supernet.state_dict(), path)
-    fixed = family.cls(arch=family.space.smallest(), **family.settings)  # type: ignore[call-arg, arg-type]
+    fixed = family.cls(arch=family.space.smallest(), **family.settings)
     load_pretrained(fixed, path)
     part = supernet.extract(family.space.smallest()).state_dict()
     assert all(torch.equal(part[name], tensor) for name, tensor in fixed.state_dict().items())

@@ -206,7 +206,7 @@ def test_recalibration() -> None:
     model.set_arch(small_arch(about['case']))
     parts = [slice(*map(int, re.fullmatch(r'inputs\[(\d+):(\d+)\]', text).groups())) for text in about['batches']]
     recalibrate(model, model, [images()[part] for part in parts], average=True)
-    norm = model.stage_blocks()[1][0].depthwise_bn  # type: ignore[union-attr]
+    norm = model.stage_blocks()[1][0].depthwise_bn
     for kind in ('mean', 'var'):
         expected = np.load(FOLDER / 'outputs.npz')[f'calibration.first_block_depthwise_running_{kind}']
         found = getattr(norm, f'running_{kind}')[: len(expected)]

@@ -66,7 +66,7 @@ def test_actions_run_once_and_after_the_module(tmp_path: Path, monkeypatch: pyte
     for factor in (1, 10):
         when_imported('waited_for', lambda module, factor=factor: seen.append(factor * module.value))
     assert seen == []
-    import waited_for  # type: ignore[import-not-found]
+    import waited_for
 
     assert seen == [1, 10]
     del sys.modules['waited_for']

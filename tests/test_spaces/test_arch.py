@@ -52,9 +52,9 @@ def test_different_networks_differ() -> None:
 def test_it_is_immutable() -> None:
     arch = Arch.from_dict(DATA)
     with pytest.raises(AttributeError):
-        arch.family = 'other'  # type: ignore[misc]
+        arch.family = 'other'
     with pytest.raises(TypeError):
-        arch.stages[0].choices['embed_dim'] = 1  # type: ignore[index]
+        arch.stages[0].choices['embed_dim'] = 1
     source = dict(k=3)
     choices = Choices(source)
     source['k'] = 5

@@ -107,9 +107,9 @@ def test_the_same_generator_gives_the_same_architectures(space: SearchSpace) -> 
         return [a, b, space.mutate(a, 0.5, rng), space.cross(a, b, rng)]
 
     assert run(1) == run(1)
-    state = np.random.get_state()[1].copy()  # type: ignore[index]
+    state = np.random.get_state()[1].copy()
     run(2)
-    assert (np.random.get_state()[1] == state).all()  # type: ignore[index]
+    assert (np.random.get_state()[1] == state).all()
 
 
 @every_space

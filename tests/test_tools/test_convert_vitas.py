@@ -25,7 +25,7 @@ def test_vitas_there_and_back(kind: str, tmp_path: Path, capsys: pytest.CaptureF
     network = DEIT.largest().to_dict() if kind == 'arch' else DEIT.to_dict()
     file = tmp_path / 'network.json'
     file.write_text(json.dumps(network))
-    backbone = ViTASDeiT(**{kind: str(file)}, official=True, sharing='bilateral')  # type: ignore[arg-type]
+    backbone = ViTASDeiT(**{kind: str(file)}, official=True, sharing='bilateral')
     state = random_state(backbone, backbone.embed_dims)
     torch.save({'state_dict': state}, tmp_path / 'ours.pth')
     official, back = tmp_path / 'official.pth', tmp_path / 'back.safetensors'

@@ -29,7 +29,7 @@ def test_costs_are_what_the_entry_says(name: str) -> None:
     entry = zoo.entry(name)
     family = FAMILIES[entry.arch.family]
     size = {'img_size': entry.input_size} if 'img_size' in family.cost_settings else {}
-    cost = family.cost(entry.arch, entry.input_size, entry.num_classes, **size)  # type: ignore[call-arg]
+    cost = family.cost(entry.arch, entry.input_size, entry.num_classes, **size)
     assert (cost.params, cost.macs) == (entry.params, entry.macs)
 
 
@@ -111,7 +111,7 @@ def test_errors_name_the_file(tmp_path) -> None:
         zoo.load_arch('autoformer-huge')
     for ref in (None, zoo.load_arch('autoformer-tiny').to_json()):
         with pytest.raises(ArchError, match='is neither a file nor an architecture of the zoo'):
-            zoo.load_arch(ref)  # type: ignore[arg-type]
+            zoo.load_arch(ref)
     with pytest.raises(SpaceError, match="'nowhere.json' is neither a file nor a space of the zoo"):
         zoo.load_space('nowhere.json')
     with pytest.raises(ArchError, match='the zoo has no architecture'):

@@ -144,7 +144,7 @@ def _note_macs(module: nn.Module, name: str, macs: dict[str, int], counter: Flop
         macs[name] += (counter.get_total_flops() - before) // 2
         return outputs
 
-    module.forward = noting  # type: ignore[method-assign]
+    module.forward = noting
 
 
 def _run(model: nn.Module, images: Tensor, proposals: int) -> None:

@@ -107,7 +107,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     space = zoo.load_space(args.space)
     with torch.device(args.device):
-        backbone = FAMILIES[space.family](space=space, img_size=args.size)  # type: ignore[call-arg]
+        backbone = FAMILIES[space.family](space=space, img_size=args.size)
         step = Step(backbone, torch.randn(args.batch, 3, args.size, args.size))
     draws = [space.sample(rng) for _ in range(1000)]
 

@@ -47,7 +47,7 @@ def classifier(space: SearchSpace, size: int) -> nn.Module:
     """A supernet of the space for 1000 classes."""
     family = FAMILIES[space.family]
     settings = {} if space.family == 'nasvit' else dict(img_size=size)  # the sizes of NASViT are its space's
-    width = family(space=space, **settings).out_channels()[-1]  # type: ignore[arg-type]
+    width = family(space=space, **settings).out_channels()[-1]
     return MODELS.build(
         dict(
             type='mmpretrain.ImageClassifier',

@@ -29,7 +29,7 @@ from vitnas_core.spaces import Arch, SearchSpace
 
 def stepper(space: SearchSpace, sharing: str, archs: Sequence[Arch], images: Tensor) -> Callable[[], None]:
     """A training step of each architecture, and waiting for a device that works on its own."""
-    backbone = FAMILIES[space.family](space=space, sharing=sharing).to(images.device).train()  # type: ignore[call-arg, arg-type]
+    backbone = FAMILIES[space.family](space=space, sharing=sharing).to(images.device).train()
     head = nn.Linear(backbone.out_channels()[-1], 1000, device=images.device)
     optimizer = torch.optim.AdamW([*backbone.parameters(), *head.parameters()], lr=1e-5)
 

@@ -27,11 +27,11 @@ class GradientPool:
 
     def __init__(self, weight: Tensor) -> None:
         self._sum = _Sum(weight.detach())
-        self._handle: Tensor = _Gather.apply(weight, self._sum)  # type: ignore[no-untyped-call]
+        self._handle: Tensor = _Gather.apply(weight, self._sum)
 
     def cut(self, *sizes: int) -> Tensor:
         """The first ``sizes`` entries of the leading axes, as a view."""
-        return _Slice.apply(self._handle, self._sum, sizes)  # type: ignore[no-untyped-call]
+        return _Slice.apply(self._handle, self._sum, sizes)
 
 
 class _Sum:

@@ -90,7 +90,7 @@ class Scorer:
         self.model, self.dataloader, self.evaluator = model, dataloader, evaluator
         self.backbone = elastic_backbone(model)
         self.racing, self.recalibrate = racing, recalibrate
-        self.num_batches, self.num_samples = len(dataloader), len(dataloader.dataset)  # type: ignore[arg-type]
+        self.num_batches, self.num_samples = len(dataloader), len(dataloader.dataset)  # type: ignore[arg-type]  # a Dataset may lack a length; ours have one
         self._room = keep_gb * 2**30
         self._kept: list[Any] = []
         self._kept_samples = 0

@@ -29,7 +29,7 @@ class ZooClassifier(nn.Module):
         size = {'img_size': entry.input_size} if 'img_size' in family.cost_settings else {}
         self.global_pool = family.global_pool
         tokens = {'out_type': 'raw'} if self.global_pool == 'token' else {}
-        self.backbone = family(arch=name, **{**size, **tokens, **backbone})  # type: ignore[call-arg, arg-type]
+        self.backbone = family(arch=name, **{**size, **tokens, **backbone})  # type: ignore[call-arg]  # settings of the family
         self.num_features = self.head_hidden_size = self.backbone.out_channels()[-1]
         self.pretrained_cfg = self.default_cfg = dict(
             architecture=f'vitnas_{name.replace("-", "_")}',

@@ -300,7 +300,7 @@ class _Need:
         Blocks of ``uncounted`` settings are missing as before afterwards.
         """
         score = self.inside if isinstance(keys[0], StageKey) else self.times
-        key = max((keys[i] for i in self.rng.permutation(len(keys))), key=lambda key: score.get(key, 0))  # type: ignore[call-overload]
+        key = max((keys[i] for i in self.rng.permutation(len(keys))), key=lambda key: score.get(key, 0))
         if key in self.times and not (isinstance(key, BlockKey) and key.block in uncounted):
             self.times[key] -= 1
             if not self.times[key]:

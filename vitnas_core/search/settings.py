@@ -22,7 +22,7 @@ def build_algorithm(config: Mapping[str, Any] | SearchAlgorithm) -> SearchAlgori
     if isinstance(config, SearchAlgorithm):
         return config
     kind = algorithm_class(config)
-    check_names(config, dataclasses.fields(kind), f'vitnas.{kind.__name__}')  # type: ignore[arg-type]  # a dataclass
+    check_names(config, kind.fields(), f'vitnas.{kind.__name__}')
     return kind(**{name: value for name, value in config.items() if name != 'type'})
 
 
@@ -44,7 +44,7 @@ def algorithm_class(config: Any) -> type[SearchAlgorithm]:
 
 def split(kind: type[SearchAlgorithm], settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split flat settings into those of the algorithm and those of the loop."""
-    own = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    own = {field.name for field in kind.fields()}
     return (
         {name: value for name, value in settings.items() if name in own},
         {name: value for name, value in settings.items() if name not in own},

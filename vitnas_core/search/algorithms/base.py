@@ -105,8 +105,13 @@ class SearchAlgorithm(ABC):
 
     def settings(self) -> dict[str, Any]:
         """Everything that decides the proposals; a journal with other settings is not continued."""
-        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]  # subclasses are
+        names = [field.name for field in self.fields()]
         return {name: getattr(self, name) for name in names if name not in self.extendable}
+
+    @classmethod
+    def fields(cls) -> tuple[dataclasses.Field, ...]:
+        """Settings of the algorithm, as fields of its dataclass."""
+        return dataclasses.fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
 
     def remarks(self) -> dict[str, str]:
         """Further lines of the log and the report, name → text."""
