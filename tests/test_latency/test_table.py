@@ -133,7 +133,7 @@ def test_every_setting_is_covered(name: str, rng: np.random.Generator) -> None:
     counts.update(key for arch in archs for key in stage_keys(arch))
     table = LatencyTable(space.family, {}, 1.0, dict.fromkeys(counts, 1.0), dict.fromkeys(counts, 1.0))
     for _ in range(50):
-        table.predict(space.sample_uniform(rng))
+        table.predict(space.sample(rng))
     if space.size() > 1000:
         assert min(counts.values()) >= 2
         assert len(archs) < 2 * len(counts)

@@ -59,7 +59,7 @@ def kept(space: SearchSpace, shifts: Mapping[str, float]) -> dict[str, float]:
 def assert_contract(space: SearchSpace, seed: int) -> None:
     """It draws, encodes, mutates, crosses, and reads what it writes."""
     rng = np.random.default_rng(seed)
-    a, b = space.sample(rng), space.sample_uniform(rng)
+    a, b = space.sample(rng), space.sample(rng)
     for arch in (a, b, space.mutate(a, 0.5, rng), space.cross(a, b, rng), space.largest(), space.smallest()):
         assert arch in space
         assert space.decode(space.encode(arch)) == arch

@@ -81,6 +81,5 @@ def test_backend_is_chosen_by_name_and_replaces_none(tmp_path):
     assert type(backend) is AtomicBackend
     assert type(get_file_backend(tmp_path)) is LocalBackend
     backend.put(b'bytes', tmp_path / 'a')
-    backend.put_text('text', tmp_path / 'b')
-    assert backend.get(tmp_path / 'a') == b'bytes' and backend.get_text(tmp_path / 'b') == 'text'
-    assert sorted(os.listdir(tmp_path)) == ['a', 'b']
+    assert backend.get(tmp_path / 'a') == b'bytes'
+    assert sorted(os.listdir(tmp_path)) == ['a']

@@ -52,9 +52,9 @@ class ChoiceSpace:
         """How many settings there are."""
         return math.prod(len(options) for _, options in self.options)
 
-    def upper(self, share: float) -> ChoiceSpace:
+    def upper(self, opened: float) -> ChoiceSpace:
         """Only the largest options of each choice; see :meth:`SearchSpace.upper`."""
-        return ChoiceSpace(tuple((name, upper_options(options, share)) for name, options in self.options))
+        return ChoiceSpace(tuple((name, upper_options(options, opened)) for name, options in self.options))
 
 
 @dataclass(frozen=True)
@@ -136,17 +136,17 @@ class StageSpace:
         """How many different stages there are, exactly."""
         return self.choices.size() * sum(self.size_at_depth(depth) for depth in self.depths)
 
-    def upper(self, share: float) -> StageSpace:
+    def upper(self, opened: float) -> StageSpace:
         """Only the largest options of each choice; see :meth:`SearchSpace.upper`."""
-        blocks = tuple(None if block is None else block.upper(share) for block in self.blocks)
+        blocks = tuple(None if block is None else block.upper(opened) for block in self.blocks)
         # The published code lists a block that may be absent as absent, absent, present, present.
-        optional = self.optional if 0 in upper_options((0, 0, 1, 1), share) else ()
-        return StageSpace(self.choices.upper(share), blocks, upper_options(self.depths, share), optional)
+        optional = self.optional if 0 in upper_options((0, 0, 1, 1), opened) else ()
+        return StageSpace(self.choices.upper(opened), blocks, upper_options(self.depths, opened), optional)
 
 
-def upper_options(options: tuple[_T, ...], share: float) -> tuple[_T, ...]:
-    """The last 1 + floor(share · (n − 1)) of n options."""
-    return options[-1 - math.floor(share * (len(options) - 1) + 1e-9) :]  # 1e-9: a tenth three times is less than 0.3
+def upper_options(options: tuple[_T, ...], opened: float) -> tuple[_T, ...]:
+    """The last 1 + floor(opened · (n − 1)) of n options."""
+    return options[-1 - math.floor(opened * (len(options) - 1) + 1e-9) :]  # 1e-9: a tenth three times is less than 0.3
 
 
 def read_options(data: Any, path: str) -> Options:

@@ -290,16 +290,6 @@ class SearchSpace:
             codes[:, entry] = rng.permutation(np.arange(-(-count // size) * size) % size)[:count]
         return [self.decode(code) for code in codes]
 
-    def sample_uniform(self, rng: np.random.Generator) -> Arch:
-        """Draw uniformly over architectures: each of the :meth:`size` ones is equally likely."""
-        size = self.size()
-        num_bytes = (size.bit_length() + 7) // 8
-        limit = 256**num_bytes // size * size
-        while True:  # rejects less than half of the draws
-            index = int.from_bytes(rng.bytes(num_bytes), 'big')
-            if index < limit:
-                return self.arch_at(index % size)
-
     def largest(self) -> Arch:
         """The last option of every dimension, every block present."""
         return self.decode(self._sizes - 1)
@@ -308,19 +298,19 @@ class SearchSpace:
         """The first option of every dimension, no optional block."""
         return self.decode(np.zeros_like(self._sizes))
 
-    def upper(self, share: float) -> SearchSpace:
-        """The part of this space that only the largest options make: of n options the last 1 + floor(share · (n − 1)).
+    def upper(self, opened: float) -> SearchSpace:
+        """Keep only the largest options: of n options the last 1 + floor(opened · (n − 1)).
 
-        How a warm-up opens a space, from only the largest architecture (0) to everything (1); a share of
-        e / 30 at epoch e is ViT-ResNAS's.
+        A warm-up opens a space with it, from the largest architecture alone (0) to the whole space (1).
+        ViT-ResNAS opens e / 30 at epoch e.
 
         Raises:
-            SpaceError: ``share`` is not from 0 to 1.
+            SpaceError: ``opened`` is not from 0 to 1.
         """
-        if not 0 <= share <= 1:
-            raise SpaceError(f'share should be from 0 to 1, but got {share!r}')
-        stages = tuple(stage.upper(share) for stage in self.stages)
-        return SearchSpace(self.family, stages, self.choices.upper(share), self.name)
+        if not 0 <= opened <= 1:
+            raise SpaceError(f'opened should be from 0 to 1, but got {opened!r}')
+        stages = tuple(stage.upper(opened) for stage in self.stages)
+        return SearchSpace(self.family, stages, self.choices.upper(opened), self.name)
 
     def evolve(self, shifts: Mapping[str, float]) -> SearchSpace:
         """The space whose options have moved (S3, Eq. 8); those that are not above zero any more are dropped.

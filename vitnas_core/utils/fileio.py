@@ -72,18 +72,14 @@ def remove_leftovers(folder: str | os.PathLike, pattern: str = '*') -> list[str]
 
 @register_backend('vitnas.atomic', force=True)
 class AtomicBackend(LocalBackend):
-    """mmengine's local storage with atomic writes: ``backend_args=dict(backend='vitnas.atomic')``.
+    """mmengine's local storage, whose files of bytes are written atomically.
 
-    It is registered beside mmengine's own, for those who ask for it, and replaces nothing.
+    Ask for it with ``backend_args=dict(backend='vitnas.atomic')``. It replaces no backend of mmengine.
     """
 
     def put(self, obj: bytes, filepath: str | Path) -> None:
         """Write bytes by :func:`atomic_write`."""
         atomic_write(filepath, obj)
-
-    def put_text(self, obj: str, filepath: str | Path, encoding: str = 'utf-8') -> None:
-        """Write text by :func:`atomic_write`."""
-        atomic_write(filepath, obj, encoding)
 
 
 def _sync_folder(folder: str) -> None:
