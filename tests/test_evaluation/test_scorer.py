@@ -157,7 +157,7 @@ def test_a_share_is_the_first_batches(folder: Path, rng: np.random.Generator) ->
     scorer.step.run = lambda batch: (seen.append(len(batch['inputs'])), step(batch))[1]
     for share, batches in ((0.01, 1), (0.25, 1), (0.26, 2), (0.5, 2), (1.0, 4)):
         seen.clear()
-        scorer.score(Job(arch, share=share))
+        scorer.score(Job(arch, fraction=share))
         assert seen == [25] * batches
 
 

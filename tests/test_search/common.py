@@ -108,7 +108,7 @@ class Table:
         self.table, self.asked = score, []
 
     def score(self, job: Job) -> Result:
-        self.asked.append((job.arch, job.share))
+        self.asked.append((job.arch, job.fraction))
         return Result(self.table(job.arch))
 
 

@@ -85,7 +85,7 @@ def build(name: str) -> SearchAlgorithm:
 
 
 def scored(job: Job) -> Result:
-    return Result(noise(job.arch) * job.share)
+    return Result(noise(job.arch) * job.fraction)
 
 
 def run(name: str, folder: Path, score: Callable[[Job], Result] = scored, workers: Workers | None = None) -> list[dict]:

@@ -42,7 +42,7 @@ any_candidate = st.builds(
     score=numbers,
     parents=st.lists(st.integers(0, 99), max_size=2).map(tuple),
     seconds=st.floats(0, 1e6),
-    share=st.floats(0, 1, exclude_min=True),
+    fraction=st.floats(0, 1, exclude_min=True),
     complete=st.booleans(),
 )
 

@@ -60,7 +60,7 @@ def optimum(family: str) -> tuple[Arch, list[Arch]]:
 def check_rules(found: list[Candidate], family: str) -> None:
     low, high = window(family)
     assert [c.id for c in found] == list(range(len(found)))
-    assert len({(c.arch, c.share) for c in found}) == len(found)
+    assert len({(c.arch, c.fraction) for c in found}) == len(found)
     backbone = FAMILIES[family].elastic()
     for candidate in found:
         cost = backbone.price(candidate.arch, **SETTINGS)
@@ -83,11 +83,11 @@ def test_no_repeats_within_the_limits_and_the_right_winner(tmp_path: Path, name:
         assert 40 < len(found) <= loop.max_iters == 50
     else:
         assert len(found) == loop.max_iters
-    best = max((c for c in found if c.share == 1.0), key=lambda c: c.score)
+    best = max((c for c in found if c.fraction == 1.0), key=lambda c: c.score)
     assert Arch.from_json((tmp_path / 'run' / 'best_arch.json').read_text()) == best.arch == loop.backbone.arch
     if name == 'halving':  # the same table at every share: the best of the first round must win
         assert best.score == max(c.score for c in found)
-        assert sorted({c.share for c in found}) == pytest.approx([1 / 9, 1 / 3, 1.0])
+        assert sorted({c.fraction for c in found}) == pytest.approx([1 / 9, 1 / 3, 1.0])
 
 
 @each_family

@@ -15,7 +15,7 @@ ARCH = Arch('toy', ())
 def populations(draw: st.DrawFn) -> list[Candidate]:
     rows = draw(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.booleans(), st.sampled_from([0.5, 1.0]))))
     return [
-        Candidate(i, 0, ARCH, {'macs': float(macs), 'params': 1.0}, float(score), share=share, complete=complete)
+        Candidate(i, 0, ARCH, {'macs': float(macs), 'params': 1.0}, float(score), fraction=share, complete=complete)
         for i, (macs, score, complete, share) in enumerate(rows)
     ]
 
@@ -27,7 +27,7 @@ def dominates(a: Candidate, b: Candidate) -> bool:
 
 @given(populations())
 def test_the_front_is_the_set_that_nothing_dominates(candidates: list[Candidate]) -> None:
-    front, whole = pareto_front(candidates), [c for c in candidates if c.complete and c.share == 1.0]
+    front, whole = pareto_front(candidates), [c for c in candidates if c.complete and c.fraction == 1.0]
     assert {c.id for c in front} <= {c.id for c in whole}
     assert not any(dominates(a, b) for a in whole for b in front)
     for candidate in whole:  # whoever is not on it is dominated, or equal to one that is
@@ -40,7 +40,7 @@ def test_the_front_is_the_set_that_nothing_dominates(candidates: list[Candidate]
 @given(populations())
 def test_the_best_is_the_dearest_of_the_front(candidates: list[Candidate]) -> None:
     best = ranked(candidates)
-    assert bool(best) == any(c.complete and c.share == 1.0 for c in candidates)
+    assert bool(best) == any(c.complete and c.fraction == 1.0 for c in candidates)
     if best:
         assert best[0] == pareto_front(candidates)[-1]
         keys = [(-c.score, c.cost['macs'], c.id) for c in best]

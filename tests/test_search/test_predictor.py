@@ -105,7 +105,7 @@ def test_equal_seeds_and_candidates_in_any_order_give_equal_predictors() -> None
 
 def test_only_candidates_that_compete_are_used() -> None:
     whole = scored(SPACE, smooth(SPACE), 40)
-    worse = [replace(c, id=100 + c.id, score=-1e9, share=0.5) for c in whole]
+    worse = [replace(c, id=100 + c.id, score=-1e9, fraction=0.5) for c in whole]
     worse += [replace(c, id=200 + c.id, score=-1e9, complete=False) for c in whole]
     a, b = ForestPredictor(SPACE), ForestPredictor(SPACE)
     assert a.fit(whole) == b.fit(whole + worse)

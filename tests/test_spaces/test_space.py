@@ -288,7 +288,7 @@ def test_other_mistakes() -> None:
         TINY.mutate(TINY.largest(), dict(width=0.5), np.random.default_rng(0))
     with pytest.raises(SpaceError, match='prob should be from 0 to 1, but got 2.0'):
         TINY.mutate(TINY.largest(), 2.0, np.random.default_rng(0))
-    with pytest.raises(SpaceError, match='share should be from 0 to 1, but got 2'):
+    with pytest.raises(SpaceError, match='opened should be from 0 to 1, but got 2'):
         TINY.upper(2)
     with pytest.raises(SpaceError, match='index should be from 0'):
         TINY.arch_at(TINY.size())

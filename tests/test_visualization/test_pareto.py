@@ -82,8 +82,8 @@ def test_other_cost():
 
 
 def test_scores_of_a_part_are_faint_even_when_high():
-    found = [dataclasses.replace(c, share=0.25, complete=True) for c in candidates(9)]
-    whole = dataclasses.replace(found[0], id=99, share=1.0, score=50.0)
+    found = [dataclasses.replace(c, fraction=0.25, complete=True) for c in candidates(9)]
+    whole = dataclasses.replace(found[0], id=99, fraction=1.0, score=50.0)
     figure = draw_pareto([*found, whole], [whole], whole)
     assert labels(figure)[:2] == ['scored on a part of the data (9)', 'candidates (1)']
 

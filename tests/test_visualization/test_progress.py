@@ -31,8 +31,10 @@ def test_one_generation_is_drawn_candidate_by_candidate():
 
 
 def test_rungs_of_a_part_are_faint_points_only():
-    found = [dataclasses.replace(c, complete=True, share=(0.25, 0.5, 1.0)[i % 3]) for i, c in enumerate(candidates(9))]
-    found = [dataclasses.replace(c, generation={0.25: 0, 0.5: 1, 1.0: 2}[c.share]) for c in found]
+    found = [
+        dataclasses.replace(c, complete=True, fraction=(0.25, 0.5, 1.0)[i % 3]) for i, c in enumerate(candidates(9))
+    ]
+    found = [dataclasses.replace(c, generation={0.25: 0, 0.5: 1, 1.0: 2}[c.fraction]) for c in found]
     figure = draw_progress(found)
     assert list(lines(figure)['best so far'].get_xdata()) == [2]
     faint = [c for c in figure.axes[0].collections if c.get_label() == 'scored on a part']

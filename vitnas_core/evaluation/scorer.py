@@ -33,12 +33,12 @@ class Job:
 
     Args:
         arch: The architecture.
-        share: Fraction of the batches to use, from the first one on. Defaults to 1.
+        fraction: Fraction of the batches to use, from the first one on. Defaults to 1.
         floor: With racing: score that the architecture must be able to reach. Defaults to None.
     """
 
     arch: Arch
-    share: float = 1.0
+    fraction: float = 1.0
     floor: float | None = None
 
 
@@ -127,8 +127,8 @@ class Scorer:
         """Score an architecture; with a bilateral pattern, take the mean over both sides (BCNet)."""
         start = time.perf_counter()
         self.activate(job.arch)
-        wanted = max(1, math.ceil(job.share * self.num_batches - 1e-9))
-        sides = [self._run(wanted, job.floor if job.share == 1.0 else None) for _ in self.backbone.each_side()]
+        wanted = max(1, math.ceil(job.fraction * self.num_batches - 1e-9))
+        sides = [self._run(wanted, job.floor if job.fraction == 1.0 else None) for _ in self.backbone.each_side()]
         value = sum(side.value for side in sides) / len(sides)
         return Result(value, all(side.complete for side in sides), round(time.perf_counter() - start, 6))
 

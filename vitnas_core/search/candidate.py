@@ -23,7 +23,7 @@ class Candidate:
         score: The metric on the hold-out images, greater is better; minus infinity (null in the file) if there is none.
         parents: The ids of the candidates that it was made of.
         seconds: How long its evaluation took.
-        share: The part of the hold-out batches that it was to be scored on. Defaults to 1.
+        fraction: Fraction of the hold-out batches to score it on; ``share`` in a journal. Defaults to 1.
         complete: False where racing dropped it (its score is then that of the images it saw) or it has no score.
     """
 
@@ -34,7 +34,7 @@ class Candidate:
     score: float
     parents: tuple[int, ...] = ()
     seconds: float = 0.0
-    share: float = 1.0
+    fraction: float = 1.0
     complete: bool = True
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Candidate:
             'score': self.score if math.isfinite(self.score) else None,
             'parents': list(self.parents),
             'seconds': self.seconds,
-            'share': self.share,
+            'share': self.fraction,
             'complete': self.complete,
         }
 
@@ -67,7 +67,7 @@ class Candidate:
                 score=-math.inf if data['score'] is None else float(data['score']),
                 parents=tuple(int(parent) for parent in data['parents']),
                 seconds=float(data['seconds']),
-                share=float(data['share']),
+                fraction=float(data['share']),
                 complete=bool(data['complete']),
             )
         except (KeyError, TypeError, ValueError) as err:
@@ -77,5 +77,5 @@ class Candidate:
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Those that compete, best first: complete, on all hold-out images; ties to the cheaper, then the older."""
-    whole = [candidate for candidate in candidates if candidate.complete and candidate.share == 1.0]
+    whole = [candidate for candidate in candidates if candidate.complete and candidate.fraction == 1.0]
     return sorted(whole, key=lambda candidate: (-candidate.score, candidate.cost['macs'], candidate.id))

@@ -51,7 +51,7 @@ def search(
         found = {number: _checked(known[number], one, journal) for number, one in proposals.items() if number in known}
         missing, floor = [number for number in proposals if number not in found], algorithm.floor()
         fresh: dict[int, Candidate] = {}
-        jobs = [Job(proposals[number].arch, proposals[number].share, floor) for number in missing]
+        jobs = [Job(proposals[number].arch, proposals[number].fraction, floor) for number in missing]
         for index, result in workers.map_unordered(jobs):
             number = missing[index]
             fresh[number] = _candidate(number, generation, proposals[number], result, price)
@@ -68,7 +68,7 @@ def search(
 def _fresh(algorithm: SearchAlgorithm, rng: np.random.Generator, seen: set[tuple[Arch, float]]) -> Iterator[Proposal]:
     """The next round without what is outside the limits, or was seen on as many images."""
     for proposal in algorithm.ask(rng):
-        key = (proposal.arch, proposal.share)
+        key = (proposal.arch, proposal.fraction)
         if key not in seen and proposal.arch in algorithm.space:
             seen.add(key)
             yield proposal
@@ -76,7 +76,7 @@ def _fresh(algorithm: SearchAlgorithm, rng: np.random.Generator, seen: set[tuple
 
 def _checked(candidate: Candidate, proposal: Proposal, journal: Journal) -> Candidate:
     """A candidate of the journal, if it is what the algorithm proposes."""
-    if (candidate.arch, candidate.share) != (proposal.arch, proposal.share):
+    if (candidate.arch, candidate.fraction) != (proposal.arch, proposal.fraction):
         raise VitnasError(
             f'candidate {candidate.id} of {journal.path} is not what this search proposes as number {candidate.id}: '
             f'the journal was written by another version of vitnas, numpy, scikit-learn or pymoo; give another '
@@ -93,6 +93,6 @@ def _candidate(
         raise VitnasError(f'candidate {number} cannot be scored: {result.reason}: {proposal.arch.to_json()}')
     cost = {name: value for name, value in dataclasses.asdict(price(proposal.arch)).items() if value is not None}
     return Candidate(
-        number, generation, proposal.arch, cost, result.value, proposal.parents, result.seconds, proposal.share,
+        number, generation, proposal.arch, cost, result.value, proposal.parents, result.seconds, proposal.fraction,
         result.complete,
     )  # fmt: skip

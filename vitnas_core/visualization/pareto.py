@@ -24,7 +24,7 @@ _MARKS = 'Ds^vPX'
 
 def full(candidate: Candidate) -> bool:
     """Whether a candidate was scored on the whole hold-out part, so that its score compares with others'."""
-    return candidate.complete and candidate.share >= 1 and math.isfinite(candidate.score)
+    return candidate.complete and candidate.fraction >= 1 and math.isfinite(candidate.score)
 
 
 def partial(candidate: Candidate) -> bool:

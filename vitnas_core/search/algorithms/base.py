@@ -23,12 +23,12 @@ class Proposal:
     Args:
         arch: The architecture.
         parents: Ids of the candidates that it was made of.
-        share: Fraction of the hold-out batches to score it on. Defaults to 1.
+        fraction: Fraction of the hold-out batches to score it on. Defaults to 1.
     """
 
     arch: Arch
     parents: tuple[int, ...] = ()
-    share: float = 1.0
+    fraction: float = 1.0
 
 
 def _ignore(text: str, warn: bool = False) -> None:

@@ -16,14 +16,14 @@ from .base import Proposal, SearchAlgorithm
 @ALGORITHMS.register_module()
 @dataclass
 class Halving(SearchAlgorithm):
-    """Score random architectures on a small share of the hold-out images; keep the best, on ``factor`` times more.
+    """Score random architectures on a small part of the hold-out images; keep the best, on ``factor`` times more.
 
     The last round uses all images; only its candidates compete for the best.
 
     Args:
         num_candidates: Number of architectures in the first round.
         factor: Each round keeps one architecture in ``factor``. Defaults to 3.
-        least_share: Smallest share of the images that a round may use. Defaults to 0.1.
+        least_share: Smallest fraction of the images that a round may use. Defaults to 0.1.
 
     Raises:
         VitnasError: A number is out of range.
@@ -42,7 +42,7 @@ class Halving(SearchAlgorithm):
 
     @property
     def max_rounds(self) -> int:
-        """As many as the candidates and the smallest share allow."""
+        """As many as the candidates and the smallest fraction allow."""
         rounds = 1
         while self.factor**rounds <= self.num_candidates and self.factor**-rounds >= self.least_share:
             rounds += 1
@@ -55,12 +55,12 @@ class Halving(SearchAlgorithm):
 
     def ask(self, rng: np.random.Generator) -> list[Proposal]:
         """Draw random architectures, then keep the better ones of the round before."""
-        share = float(self.factor) ** (self.round + 1 - self.max_rounds)
+        fraction = float(self.factor) ** (self.round + 1 - self.max_rounds)
         if self.round:
             before = [candidate for candidate in self.history if candidate.generation == self.round - 1]
             before.sort(key=lambda c: (-c.score, c.cost['macs'], c.id))
-            return [Proposal(c.arch, (c.id,), share) for c in before[: self._size(self.round)]]
-        return [Proposal(arch, share=share) for arch in self.space.draw_several(self.num_candidates, rng)]
+            return [Proposal(c.arch, (c.id,), fraction) for c in before[: self._size(self.round)]]
+        return [Proposal(arch, fraction=fraction) for arch in self.space.draw_several(self.num_candidates, rng)]
 
     def _size(self, number: int) -> int:
         return math.ceil(self.num_candidates / self.factor**number)
