@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from ..utils.checks import stage_indices
+
 
 class Count(NamedTuple):
     """Parameters and multiply-accumulates of a part of a network."""
@@ -91,6 +93,23 @@ def total(stages: Iterable[Sequence[Count]], last: int, width: int, num_classes:
     return Count(params, macs)
 
 
+def staged(
+    stages: Iterable[Sequence[Count]], widths: Sequence[int], out_indices: Sequence[int], num_classes: int
+) -> Count:
+    """The cost of stages, any of which may be an output behind a norm, and of a linear head on the last output.
+
+    Args:
+        stages: The parts of each stage.
+        widths: Channels of each stage.
+        out_indices: The stages whose features are returned.
+        num_classes: Classes of the head; 0 for none.
+    """
+    indices = stage_indices('out_indices', out_indices, len(widths))
+    outs = [index % len(widths) for index in indices]
+    counted = ([*parts, norm(widths[s])] if s in outs else parts for s, parts in enumerate(stages))
+    return total(counted, max(outs), widths[outs[-1]], num_classes)
+
+
 # maps and windows
 
 
@@ -111,8 +130,3 @@ def padded_tokens(size: tuple[int, int], window: int) -> int:
     """Tokens of a map that is padded to whole windows."""
     rows, columns = grid(size, window)
     return rows * columns * window * window
-
-
-def last_stage(outputs: Sequence[int], stages: int) -> int:
-    """The last of the stages whose features are returned; negative numbers count from the last stage."""
-    return max(index % stages for index in outputs)

@@ -47,6 +47,8 @@ class Schema:
         self.absent, self.empty = absent, empty
         self._known: dict[Choices, dict[Choices | None, Record]] = {}
         """The blocks that were read, by the choices of their stage."""
+        self._relative = any(choice.of for choice in block.choices.values())
+        """Whether a choice of a block is a ratio of one of its stage."""
 
     # architectures
 
@@ -117,7 +119,7 @@ class Schema:
                 raise ArchError(f'stages[{s}].blocks[{b}] is absent; {self.who} leaves out only last blocks')
             return None
         try:
-            read = read_record(self.block, block, self.who, stage)
+            read = read_record(self.block, block, self.who, stage if self._relative else None)
         except ArchError as err:
             raise ArchError(f'stages[{s}].blocks[{b}]{err}') from None
         if len(self._known[stage]) >= _MOST_KNOWN:

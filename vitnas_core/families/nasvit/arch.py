@@ -16,7 +16,6 @@ from ...costs.algebra import (
     conv,
     depthwise,
     grid,
-    last_stage,
     linear,
     norm,
     table,
@@ -207,7 +206,8 @@ def cost(
     if out_indices is None:
         size, last = (network.resolution, network.resolution), len(network.stages) - 1
     else:
-        last = last_stage(checks.stage_indices('out_indices', out_indices, 1 + len(middle)), 1 + len(middle))
+        count = 1 + len(middle)
+        last = max(index % count for index in checks.stage_indices('out_indices', out_indices, count))
     maps, reaches = network.maps(size), network.maps((network.resolution, network.resolution))
     counted, before = [[conv(3, stem.width, 3, math.prod(maps[0]), bias=False), norm(stem.width)]], stem.width
     for s, stage in enumerate(middle, 1):

@@ -148,15 +148,16 @@ class NASViT(ElasticBackbone):
 
     def check_weights(self, network: Choices) -> None:
         """Refuse expansions that are absent, widths that cannot change, and widths without scaling vectors."""
-        for s, (stage, most) in enumerate(zip(network.stages[1:-1], self.largest.stages[1:-1]), 1):
-            path, blocks = f'stages[{s}]', self.stage_blocks()[s]
+        before = network.stages[0].width
+        for s, (stage, most, own) in enumerate(zip(network.stages[1:-1], self.largest.stages[1:-1], self.stages), 1):
+            path, blocks = f'stages[{s}]', cast('Any', own).blocks
             if (stage.expand_ratio == 1) != (most.expand_ratio == 1):
                 raise ArchError(f'{path}.expand_ratio is {stage.expand_ratio}; the weights have {most.expand_ratio}')
-            first = cast('MBConv', blocks[0])
-            if network.stages[s - 1].width != stage.width and first.shortcut is None:
+            if before != stage.width and not blocks[0].resized:
                 raise ArchError(f'{path}.width is {stage.width}; the weights of this stage do not change a width')
-            for block in blocks[1 : stage.depth] if isinstance(stage, TransformerChoices) else ():
-                scale = block.get_submodule('scale_mlp')
+            before = stage.width
+            if isinstance(stage, TransformerChoices) and stage.depth > 1:
+                scale = blocks[1].scale_mlp  # all layers of a stage scale the same widths
                 SwitchableScale.check(scale, f'{path}.width', stage.width)
                 if isinstance(scale, PublishedScale):
                     scale.check_slot(path, (stage.depth, _column(network, s, network.resolution)))

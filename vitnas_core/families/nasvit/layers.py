@@ -49,13 +49,13 @@ class SqueezeExcite(nn.Module):
 
     Args:
         hidden: Axis of the channels.
+        squeezed: Axis of the fewer channels within.
     """
 
-    def __init__(self, hidden: Axis) -> None:
+    def __init__(self, hidden: Axis, squeezed: Axis) -> None:
         super().__init__()
-        self.squeezed = Axis(squeezed_width(hidden.most))
-        self.reduce = ElasticConv2d(hidden, self.squeezed, 1)
-        self.expand = ElasticConv2d(self.squeezed, hidden, 1)
+        self.reduce = ElasticConv2d(hidden, squeezed, 1)
+        self.expand = ElasticConv2d(squeezed, hidden, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) → the same."""
@@ -81,7 +81,7 @@ class MBConv(nn.Module):
         self, inputs: Axis, outputs: Axis, choices: ConvChoices, stride: int, resized: bool, drop_path: float
     ) -> None:
         super().__init__()
-        self.stride = stride
+        self.stride, self.resized = stride, resized
         # Without an expansion the hidden channels are those that come in.
         self.hidden = Axis(hidden_width(inputs.most, choices.expand_ratio)) if choices.expand_ratio != 1 else inputs
         if choices.expand_ratio != 1:
@@ -89,7 +89,8 @@ class MBConv(nn.Module):
             self.expand_bn = ElasticBatchNorm2d(self.hidden)
         self.depthwise = ElasticDepthwiseConv2d(self.hidden, choices.kernel_size, stride, bias=False)
         self.depthwise_bn = ElasticBatchNorm2d(self.hidden)
-        self.se = SqueezeExcite(self.hidden) if choices.se else nn.Identity()
+        self.squeezed = Axis(squeezed_width(self.hidden.most)) if choices.se else None
+        self.se = nn.Identity() if self.squeezed is None else SqueezeExcite(self.hidden, self.squeezed)
         self.project = ElasticConv2d(self.hidden, outputs, 1, bias=False)
         self.project_bn = ElasticBatchNorm2d(outputs)
         self.shortcut = ElasticConv2d(inputs, outputs, 1, bias=False) if resized else None
@@ -100,8 +101,8 @@ class MBConv(nn.Module):
         hidden = hidden_width(channels, choices.expand_ratio)
         if choices.expand_ratio != 1:
             yield self.hidden, hidden
-        if isinstance(self.se, SqueezeExcite):
-            yield self.se.squeezed, squeezed_width(hidden)
+        if self.squeezed is not None:
+            yield self.squeezed, squeezed_width(hidden)
 
     def forward(self, x: Tensor, choices: ConvChoices) -> Tensor:
         """(B, C, H, W) → (B, C', H / stride, W / stride), sides rounded up."""
@@ -256,7 +257,6 @@ class MLP(nn.Module):
 
     def __init__(self, width: Axis, hidden: Axis) -> None:
         super().__init__()
-        self.hidden = hidden
         self.fc1 = ElasticLinear(width, hidden)
         self.fc2 = ElasticLinear(hidden, width)
 
@@ -292,21 +292,22 @@ class TransformerLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.heads = Axis(width.most // HEAD_DIM)
+        self.hidden = tuple(Axis(choices.mlp_ratio * width.most, sortable=True) for _ in range(2))
         self.norm1 = ElasticImageNorm(width)
         self.attn = Attention(width, self.heads, reach, shifted, window_size, official)
         self.scale_attn = scales[0]
         self.norm2 = ElasticImageNorm(width)
-        self.mlp1 = MLP(width, Axis(choices.mlp_ratio * width.most, sortable=True))
+        self.mlp1 = MLP(width, self.hidden[0])
         self.norm3 = ElasticImageNorm(width)
-        self.mlp2 = MLP(width, Axis(choices.mlp_ratio * width.most, sortable=True))
+        self.mlp2 = MLP(width, self.hidden[1])
         self.scale_mlp = scales[1]
         self.drop_path = DropPath(drop_path)
 
     def widths(self, choices: TransformerChoices) -> Iterator[tuple[Axis, int]]:
         """How many heads and hidden units there are."""
         yield self.heads, choices.width // HEAD_DIM
-        for mlp in (self.mlp1, self.mlp2):
-            yield mlp.hidden, choices.mlp_ratio * choices.width
+        for hidden in self.hidden:
+            yield hidden, choices.mlp_ratio * choices.width
 
     def forward(
         self, x: Tensor, size: Size, choices: TransformerChoices, reach: int, slot: Slot, common: WindowTables

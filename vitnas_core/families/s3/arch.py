@@ -12,17 +12,15 @@ from ...costs.algebra import (
     add,
     attention,
     conv,
-    last_stage,
     linear,
     norm,
     padded_tokens,
     stage_maps,
+    staged,
     table,
-    total,
 )
 from ...spaces.records import NetworkRecord, Record, StageRecord, parts, ratio, units, whole
 from ...spaces.schema import Schema
-from ...utils.checks import stage_indices
 
 HEAD_DIM = 32
 """Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
@@ -70,8 +68,6 @@ def cost(
     Tokens that pad a map to whole windows count where they are computed.
     """
     stages = network.stages
-    indices = stage_indices('out_indices', out_indices, len(stages))
-    outs, last = {index % len(stages) for index in indices}, indices[-1] % len(stages)
     maps, stored = (stage_maps(side, patch_size, len(stages)) for side in (size, img_size))
     counted, before = [], 0
     for s, (stage, (rows, columns)) in enumerate(zip(stages, maps)):
@@ -81,9 +77,9 @@ def cost(
         else:
             entry = [conv(3, width, patch_size, tokens), norm(width)]
         blocks = [block_cost(block, width, (rows, columns), side, scaling) for block in stage.blocks]
-        counted.append([*entry, *blocks, norm(width) if s in outs else NOTHING])
+        counted.append([*entry, *blocks])
         before = width
-    return total(counted, last_stage(indices, len(stages)), stages[last].embed_dim, num_classes)
+    return staged(counted, [stage.embed_dim for stage in stages], out_indices, num_classes)
 
 
 @lru_cache(maxsize=65536)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ...costs.algebra import NOTHING, Count, add, attention, conv, last_stage, linear, norm, stage_maps, table, total
+from ...costs.algebra import NOTHING, Count, add, attention, conv, linear, norm, stage_maps, staged, table
 from ...errors import ArchError, SpaceError
 from ...spaces.records import NetworkRecord, Record, StageRecord, parts, whole
 from ...spaces.schema import Schema
 from ...spaces.space import SearchSpace
-from ...utils.checks import stage_indices
 
 STEM = 24
 """Channels of the convolutions before the patches."""
@@ -87,8 +86,6 @@ def cost(
     But the stem is counted at its own size, where the published estimator always takes that of 224 × 224.
     """
     stages = network.stages
-    indices = stage_indices('out_indices', out_indices, len(stages))
-    outs, last = {index % len(stages) for index in indices}, indices[-1] % len(stages)
     maps, stored = (stage_maps(side, STRIDE, len(stages)) for side in (size, img_size))
     counted, before = [], 0
     for s, (stage, own, positions) in enumerate(zip(stages, maps, stored)):
@@ -102,9 +99,9 @@ def cost(
             NOTHING if block is None else block_cost(block, width, stage.head_dim, 1 + patches)
             for block in stage.blocks
         ]
-        counted.append([*entry, *blocks, norm(width) if s in outs else NOTHING])
+        counted.append([*entry, *blocks])
         before = width
-    return total(counted, last_stage(indices, len(stages)), stages[last].embed_dim, num_classes)
+    return staged(counted, [stage.embed_dim for stage in stages], out_indices, num_classes)
 
 
 def _stem(width: int, patches: int) -> list[Count]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from ...costs.algebra import (
     NOTHING,
@@ -15,18 +15,17 @@ from ...costs.algebra import (
     conv,
     depthwise,
     grid,
-    last_stage,
     linear,
     norm,
     padded_tokens,
     stage_maps,
+    staged,
     table,
     total,
 )
 from ...errors import ArchError, VitnasError
 from ...spaces.records import NetworkRecord, Record, StageRecord, parts, whole, word
 from ...spaces.schema import Schema
-from ...utils.checks import stage_indices
 
 PEG_SIDE = 3
 """Side of the convolution that encodes positions."""
@@ -108,24 +107,28 @@ def deit_cost(network: DeiTChoices, size: tuple[int, int], num_classes: int, *, 
     width, patch_size = stage.embed_dim, network.patch_size
     patches, stored = (math.prod(grid(side, patch_size)) for side in (size, img_size))
     before = [conv(3, width, patch_size, patches), table(width), table(1 + stored, width)]
-    blocks = [NOTHING if block is None else block_cost(block, width, 1 + patches) for block in stage.blocks]
+    blocks = [block_cost(block, width, 1 + patches) for block in stage.blocks if block is not None]
     return total([[*before, *blocks, norm(width)]], 0, width, num_classes)
 
 
-@lru_cache(maxsize=65536)
 def block_cost(block: BlockChoices, width: int, tokens: int) -> Count:
     """The cost of a block in which every token attends to every other."""
+    return add(_attention(block.inner, width, tokens), _mlp(block.hidden_dim, width, tokens))
+
+
+@cache
+def _attention(inner: int, width: int, tokens: int) -> Count:
     return add(
         norm(width),
-        linear(width, block.qkv_dim, tokens),
-        attention(block.inner, tokens, tokens),
-        linear(block.inner, width, tokens),
-        _mlp(block, width, tokens),
+        linear(width, 3 * inner, tokens),
+        attention(inner, tokens, tokens),
+        linear(inner, width, tokens),
     )
 
 
-def _mlp(block: BlockChoices, width: int, tokens: int) -> Count:
-    return add(norm(width), linear(width, block.hidden_dim, tokens), linear(block.hidden_dim, width, tokens))
+@cache
+def _mlp(hidden: int, width: int, tokens: int) -> Count:
+    return add(norm(width), linear(width, hidden, tokens), linear(hidden, width, tokens))
 
 
 def check_ratios(name: str, ratios: Sequence[int], stages: int) -> tuple[int, ...]:
@@ -157,32 +160,28 @@ def twins_cost(
     Tokens that fill windows up count where they are computed.
     """
     stages = network.stages
-    indices = stage_indices('out_indices', out_indices, len(stages))
-    outs, last = {index % len(stages) for index in indices}, indices[-1] % len(stages)
     ratios = check_ratios('sr_ratios', sr_ratios, len(stages))
     counted, channels, side = [], 3, patch_size
     for s, (stage, own) in enumerate(zip(stages, stage_maps(size, patch_size, len(stages)))):
         width, tokens = stage.embed_dim, math.prod(own)
-        entry = [conv(channels, width, side, tokens), norm(width), depthwise(width, PEG_SIDE, tokens)]
-        blocks = [
-            NOTHING if block is None else twins_block_cost(block, width, own, window_size, ratios[s])
-            for block in stage.blocks
-        ]
-        counted.append([*entry, *blocks, norm(width) if s in outs else NOTHING])
+        counts = [conv(channels, width, side, tokens), norm(width), depthwise(width, PEG_SIDE, tokens)]
+        for block in stage.blocks:
+            if block is not None:
+                counts.append(_twins_attention(block.op, block.inner, width, own, window_size, ratios[s]))
+                counts.append(_mlp(block.hidden_dim, width, tokens))
+        counted.append(counts)
         channels, side = width, 2
-    return total(counted, last_stage(indices, len(stages)), stages[last].embed_dim, num_classes)
+    return staged(counted, [stage.embed_dim for stage in stages], out_indices, num_classes)
 
 
-@lru_cache(maxsize=65536)
-def twins_block_cost(
-    block: TwinsBlockChoices, width: int, size: tuple[int, int], window_size: int, ratio: int
-) -> Count:
-    """The cost of a block on a map: in windows, or to one cell each of ``ratio`` × ``ratio`` tokens."""
-    inner, tokens = block.inner, math.prod(size)
-    if block.op == 'local':
+@cache
+def _twins_attention(op: str, inner: int, width: int, size: tuple[int, int], window_size: int, ratio: int) -> Count:
+    """The cost of attention on a map, in windows or to one cell per ``ratio`` × ``ratio`` tokens."""
+    tokens = math.prod(size)
+    if op == 'local':
         side = window_of(size, window_size)
         padded = padded_tokens(size, side)
-        qkv = add(linear(width, block.qkv_dim, padded), attention(inner, padded, side * side))
+        qkv = add(linear(width, 3 * inner, padded), attention(inner, padded, side * side))
     else:
         cells, reduction = tokens, NOTHING
         if ratio > 1:
@@ -190,7 +189,7 @@ def twins_block_cost(
             reduction = add(conv(width, width, ratio, cells), norm(width))
         q, kv = linear(width, inner, tokens), linear(width, 2 * inner, cells)
         qkv = add(reduction, q, kv, attention(inner, tokens, cells))
-    return add(norm(width), qkv, linear(inner, width, tokens), _mlp(block, width, tokens))
+    return add(norm(width), qkv, linear(inner, width, tokens))
 
 
 def window_of(size: tuple[int, int], window_size: int) -> int:
