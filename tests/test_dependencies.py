@@ -34,7 +34,8 @@ LAYERS = {
     'launch': 'errors registry integration',
     'latency': 'errors utils spaces costs elastic backbones',
     'datasets': 'errors utils registry',
-    'evaluation': 'errors utils registry spaces costs integration elastic checkpoints backbones model_configs datasets',
+    'evaluation': 'errors utils registry spaces costs integration elastic checkpoints backbones auto model_configs'
+    ' datasets',
     'training': 'errors utils registry spaces zoo costs integration elastic checkpoints backbones model_configs'
     ' datasets evaluation',
     'workers': 'errors utils registry spaces integration model_configs launch evaluation',

@@ -19,11 +19,11 @@ from vitnas_core.backbones import elastic_backbone
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import Constraint, Cost
 from vitnas_core.evaluation import Job, Scorer
+from vitnas_core.evaluation.pricing import resolve_pricing
 from vitnas_core.launch import make_runner
 from vitnas_core.model_configs import fixed_config
 from vitnas_core.search import SearchLoop
 from vitnas_core.search.feasible import FeasibleSpace
-from vitnas_core.search.pricing import resolve_pricing
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.fileio import atomic_write
 from vitnas_core.utils.text import table

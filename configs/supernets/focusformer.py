@@ -8,6 +8,6 @@ _base_ = './autoformer.py'
 
 model = dict(backbone=dict(position='conditional'))
 train_cfg = dict(
-    # MACs at 224 × 224 of the whole network, in steps of 200 M (the best of the paper's Tab. 5).
-    sampler=dict(_delete_=True, type='vitnas.FocusSampler', input_size=224, num_classes=1000, step=200e6),
+    # Budgets in steps of 200 M MACs (the best of the paper's Tab. 5).
+    sampler=dict(_delete_=True, type='vitnas.FocusSampler', step=200e6),
 )

@@ -371,3 +371,19 @@ def test_without_the_hook_it_stays_as_it_began(tmp_path: Path) -> None:
     again.bind(runner.train_loop.backbone.space, runner.train_loop.backbone.price, 3)  # the run's seed
     assert_equal_states(weights(runner), dict(again.policy.state_dict()))
     assert sampler.training is None and 'training' not in sampler.state_dict()
+
+
+def test_prices_are_those_of_the_images_and_the_head(tmp_path: Path) -> None:
+    derived = {name: value for name, value in FOCUS.items() if name not in ('input_size', 'num_classes')}
+    ranges = []
+    for sampler in (FOCUS, derived):
+        config = focus_config(tmp_path, None, sampler=sampler)
+        loop = Runner.from_cfg(config).build_train_loop(config.train_cfg)
+        ranges.append((loop.sampler.low, loop.sampler.high))
+    assert ranges[0] == ranges[1]
+    for wrong, words in (
+        (dict(input_size=64), 'makes them 32 x 32'),
+        (dict(num_classes=7), 'the head of the model has 10'),
+    ):
+        with pytest.raises(VitnasError, match=words):
+            Runner.from_cfg(focus_config(tmp_path, None, sampler={**FOCUS, **wrong})).train()

@@ -21,6 +21,7 @@ import vitnas_core  # noqa: F401  (its registries and what this torch needs)
 from projects import read_config
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
+from vitnas_core.evaluation.pricing import pricer
 from vitnas_core.model_configs import model_config
 from vitnas_core.registry import ARCH_SAMPLERS
 from vitnas_core.training.samplers import FocusSampler
@@ -67,7 +68,7 @@ def load_sampler(cfg: Config, checkpoint: str) -> FocusSampler:
             f'train_cfg.sampler of {cfg.filename} is a {type(sampler).__name__}, which learns nothing; {wanted}'
         )
     backbone = elastic_backbone(MODELS.build(model_config(cfg)))
-    sampler.bind(backbone.space, backbone.price, 0)
+    sampler.bind(backbone.space, pricer(cfg, backbone.price), 0)
     sampler.load_file(checkpoint)
     return sampler
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from ..costs import Constraint, Cost
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
 from ..evaluation import Job, Racing, Scorer, batch_norms, elastic_norms, whole
+from ..evaluation.pricing import Size, resolve_pricing
 from ..integration.runner import do_not_resume, given_seed, load_from, test_dataloader
 from ..latency import SPEARMAN, LatencyTable
 from ..registry import LOOPS, WORKERS
@@ -32,7 +34,6 @@ from .checks import digest_data, digest_weights
 from .driver import search
 from .feasible import FeasibleSpace
 from .journal import Journal
-from .pricing import Size, resolve_pricing
 from .progress import SearchBar
 from .settings import build_algorithm
 
@@ -50,7 +51,7 @@ class SearchLoop(BaseLoop):
         algorithm: Config of the algorithm, e.g. ``dict(type='vitnas.Evolution', population=50)``, or the algorithm.
         evaluator: Config of the metric (or metrics) of the score.
         input_size: Image side, or (height, width), for which architectures are priced. Defaults to None: that of the
-            images (:func:`~vitnas_core.search.pricing.resolve_pricing`).
+            images (:func:`~vitnas_core.evaluation.pricing.resolve_pricing`).
         constraint: Limits as of :class:`~vitnas_core.costs.Constraint`, e.g. ``dict(macs=(None, 1.4e9))``.
             Defaults to None: none.
         num_classes: Classes of the linear head that is priced too; 0 for none. Defaults to None: those of the head
@@ -130,6 +131,11 @@ class SearchLoop(BaseLoop):
         self.rank, self.world = get_dist_info()
         self.history: tuple[Candidate, ...] = ()
         self._epoch = 0
+
+    @classmethod
+    def takes(cls) -> list[Any]:
+        """The settings in a config, with their defaults."""
+        return list(inspect.signature(cls.__init__).parameters.values())[3:]  # without self, runner and dataloader
 
     # what mmengine's hooks ask for
 
@@ -295,9 +301,8 @@ class SearchLoop(BaseLoop):
                 raise VitnasError(
                     f'`{name}` of vitnas.{type(self.algorithm).__name__} is that of its `sampler`; leave it out'
                 )
-        if bound:
-            return bound['input_size'], bound['num_classes']
-        return resolve_pricing(runner.cfg.get('model') or {}, dataloader, input_size, num_classes)
+        stated = bound or dict(input_size=input_size, num_classes=num_classes)
+        return resolve_pricing(runner.cfg.get('model') or {}, dataloader, **stated)
 
     def _price(self, arch: Arch) -> Cost:
         cost = self.backbone.price(arch, self.input_size, self.num_classes)

@@ -10,7 +10,7 @@ from mmengine.runner import Runner
 from ..registry import LOOPS
 from .algorithms import NSGA2, Evolution, Halving, Policy, Predictor, Random, SearchAlgorithm
 from .loop import SearchLoop
-from .settings import split
+from .settings import check_names, split
 
 
 class NamedSearchLoop(SearchLoop):
@@ -26,8 +26,14 @@ class NamedSearchLoop(SearchLoop):
     """The algorithm."""
 
     def __init__(self, runner: Runner, dataloader: Mapping[str, Any], **settings: Any) -> None:
+        check_names(settings, self.takes(), f'vitnas.{type(self).__name__}')
         own, others = split(self.kind, settings)
         super().__init__(runner, dataloader, {'type': self.kind, **own}, **others)
+
+    @classmethod
+    def takes(cls) -> list[Any]:
+        """The settings of the algorithm and of the loop."""
+        return [*cls.kind.fields(), *(one for one in SearchLoop.takes() if one.name != 'algorithm')]
 
 
 @LOOPS.register_module()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,6 @@ from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
 from ..registry import LOOPS
 from .loop import SearchLoop
-from .named import NamedSearchLoop
 from .settings import algorithm_class, check_names
 
 
@@ -36,11 +34,8 @@ def check_search(search: Any) -> None:
         raise VitnasError('`search` has a latency_table, which is of one space; limit macs or params instead')
     if 'latency' in (search.get('cost'), (search.get('algorithm') or {}).get('cost')):
         raise VitnasError('`search` has cost="latency", whose table would be of one space; give macs or params instead')
-    taken = list(inspect.signature(SearchLoop.__init__).parameters.values())[3:]  # without self, runner and dataloader
-    if issubclass(loop, NamedSearchLoop):
-        check_names(search, [*loop.kind.fields(), *(one for one in taken if one.name != 'algorithm')], '`search`')
-    else:
-        check_names(search, taken, '`search`')
+    check_names(search, loop.takes(), '`search`')
+    if 'algorithm' in search:
         algorithm = search['algorithm']
         check_names(algorithm, algorithm_class(algorithm).fields(), '`search.algorithm`')
 

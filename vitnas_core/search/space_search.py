@@ -24,6 +24,7 @@ from .. import zoo
 from ..costs import Constraint, Cost
 from ..errors import InfeasibleError, VitnasError
 from ..evaluation import in_percent
+from ..evaluation.pricing import resolve_pricing
 from ..launch import make_runner
 from ..model_configs import backbone_of, space_config
 from ..registry import RUNNERS
@@ -33,7 +34,6 @@ from ..utils.jsondata import difference
 from .candidate import Candidate, ranked
 from .feasible import FeasibleSpace
 from .journal import read_candidates
-from .pricing import resolve_pricing
 from .space_checks import check_config, check_evaluator, check_search
 from .space_quality import Sample, SpaceEvolution, SpaceStep, Tendency
 

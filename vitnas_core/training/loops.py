@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from ..backbones import ElasticBackbone, elastic_backbone, unwrap
 from ..errors import VitnasError
+from ..evaluation.pricing import pricer
 from ..integration.runner import run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
 from ..utils import checks
@@ -72,7 +73,7 @@ class SupernetTrainLoop(BaseLoop):
         self.rule: TrainingRule = RULES.build(rule) if isinstance(rule, dict) else rule
         self.rule.bind(self.backbone)
         self.rule.check(self.sampler, unwrap(runner.model))
-        self.sampler.bind(self.backbone.space, self.backbone.price, run_seed(runner))
+        self.sampler.bind(self.backbone.space, pricer(runner.cfg, self.backbone.price), run_seed(runner))
         runner.register_hook(SamplerStateHook(self.sampler))
         _check_wrapper(runner.model)
         _check_norms(self.backbone)

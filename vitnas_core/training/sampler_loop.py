@@ -11,6 +11,7 @@ from torch import nn
 from ..backbones import elastic_backbone, unwrap
 from ..checkpoints import load_weights
 from ..errors import VitnasError
+from ..evaluation.pricing import pricer
 from ..integration.runner import has_loaded, is_resuming, load_from, run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS
 from .hooks import SamplerStateHook
@@ -51,7 +52,7 @@ class SamplerTrainLoop(BaseLoop):
         if not (load_from(runner) or is_resuming(runner)):
             raise VitnasError('vitnas.SamplerTrainLoop needs a trained supernet: give its checkpoint as load_from')
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
-        self.sampler.bind(self.backbone.space, self.backbone.price, run_seed(runner))
+        self.sampler.bind(self.backbone.space, pricer(runner.cfg, self.backbone.price), run_seed(runner))
         self.training = SamplerTraining(runner, self.sampler, dataloader, **training)
         runner.register_hook(SamplerStateHook(self.sampler))
         super().__init__(runner, self.training.dataloader)

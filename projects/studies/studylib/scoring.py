@@ -17,9 +17,9 @@ from vitnas_core.checkpoints import load_weights
 from vitnas_core.costs import Constraint, Cost
 from vitnas_core.errors import VitnasError
 from vitnas_core.evaluation import Job, Scorer
+from vitnas_core.evaluation.pricing import resolve_pricing
 from vitnas_core.search import Candidate, ranked
 from vitnas_core.search.feasible import FeasibleSpace
-from vitnas_core.search.pricing import resolve_pricing
 from vitnas_core.spaces import Arch, SearchSpace
 
 from .statistics import score_ranking

@@ -137,7 +137,7 @@ class SearchAlgorithm(ABC):
     # for algorithms that learned with the supernet
 
     def pricing(self) -> dict[str, Any]:
-        """``input_size`` and ``num_classes`` that the algorithm was made for; empty for any."""
+        """``input_size`` and ``num_classes`` that the algorithm states, None for those of the config; empty for any."""
         return {}
 
     def load(self, checkpoint: str | os.PathLike) -> None:  # noqa: B027  (most have nothing to load)

@@ -60,7 +60,7 @@ class Policy(SearchAlgorithm):
         self.budgets = self._limits = _read_budgets(self.budgets)
 
     def pricing(self) -> dict[str, Any]:
-        """Image size and classes that the sampler was trained for."""
+        """Image size and classes that the sampler states."""
         return dict(input_size=self.policy.input_size, num_classes=self.policy.num_classes)
 
     def setup(self, space: FeasibleSpace) -> None:

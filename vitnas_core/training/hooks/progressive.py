@@ -54,12 +54,20 @@ class ProgressiveLearningHook(Hook):
                 f'vitnas.ProgressiveLearningHook would change nothing: as a classifier, {type(backbone).__name__} '
                 f'resizes images to the resolution of its architecture by itself; leave the hook out'
             )
-        patch = getattr(backbone, 'patch_size', None)
-        if isinstance(patch, int) and self.sizes[0] % patch + (self.step % patch):
+        patch = self._patch_size(backbone)
+        if patch and self.sizes[0] % patch + (self.step % patch):
             raise VitnasError(
                 f'`start` and `step` of vitnas.ProgressiveLearningHook should be multiples of the patch size, {patch}, '
                 f'but got {self.sizes[0]} and {self.step}'
             )
+
+    def _patch_size(self, backbone: Any) -> int:
+        """Return the side of a patch: a setting or a choice of an elastic backbone, or an attribute of another one."""
+        if isinstance(backbone, ElasticBackbone):
+            patch = backbone.settings.get('patch_size') or backbone.arch.choices.get('patch_size')
+        else:
+            patch = getattr(backbone, 'patch_size', None)
+        return patch if isinstance(patch, int) else 0
 
     def _changes_nothing(self, backbone: ElasticBackbone) -> bool:
         """Return whether images of all sizes cost the same, which is so if the backbone resizes them."""

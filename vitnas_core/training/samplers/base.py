@@ -14,8 +14,8 @@ from ...spaces import Arch, SearchSpace
 SAMPLER = 'arch_sampler'
 """Key of a checkpoint for the state of the sampler."""
 
-Pricing = Callable[[Arch, int | tuple[int, int], int], Cost]
-"""From architecture, image size and number of classes to the cost, as ``ElasticBackbone.price``."""
+Pricing = Callable[[Arch, int | tuple[int, int] | None, int | None], Cost]
+"""From architecture, image size and number of classes to the cost; None for those of the config."""
 
 
 class ArchSampler(ABC):

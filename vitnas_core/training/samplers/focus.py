@@ -60,8 +60,10 @@ class FocusSampler(ArchSampler):
     :class:`~vitnas_core.training.SamplerTrainLoop` afterwards. Before its training, π is nearly uniform.
 
     Args:
-        input_size: Image side, or (height, width), for the cost of architectures.
-        num_classes: Number of classes of the linear head in the cost. Defaults to 0: no head.
+        input_size: Image side, or (height, width), for the cost of architectures. Defaults to None: that of the
+            validation images.
+        num_classes: Number of classes of the linear head in the cost; 0 for no head. Defaults to None: those of a
+            classifier's head.
         step: Distance s of two budgets with an embedding, in MACs. Defaults to 200 M, as in the paper.
         width: Width of the LSTM and the embeddings; the paper does not give it. Defaults to 64.
 
@@ -73,7 +75,11 @@ class FocusSampler(ArchSampler):
     any_space = False
 
     def __init__(
-        self, input_size: int | tuple[int, int], num_classes: int = 0, step: float = 200e6, width: int = 64
+        self,
+        input_size: int | tuple[int, int] | None = None,
+        num_classes: int | None = None,
+        step: float = 200e6,
+        width: int = 64,
     ) -> None:
         if isinstance(step, bool) or not isinstance(step, (int, float)) or not step > 0:
             raise VitnasError(f'`step` of vitnas.FocusSampler should be a number of MACs above 0, but got {step!r}')
@@ -147,7 +153,7 @@ class FocusSampler(ArchSampler):
         if not self.low <= budget <= self.high:
             raise VitnasError(
                 f'a budget of {self.space.name or self.space.family} should be from {self.low:.6g} to {self.high:.6g} '
-                f'MACs, what its architectures cost at {self.input_size}, but got {budget:.6g}'
+                f'MACs, what its architectures cost, but got {budget:.6g}'
             )
 
     def _places(self, budgets: Sequence[float]) -> Tensor:

@@ -19,7 +19,7 @@ model = dict(
     train_cfg=None,
 )
 
-train_cfg = dict(max_epochs=12, val_interval=12, sampler=dict(input_size=28, num_classes=10, step=5e5))
+train_cfg = dict(max_epochs=12, val_interval=12, sampler=dict(step=5e5))
 optim_wrapper = dict(
     optimizer=dict(type='AdamW', lr=3e-3, weight_decay=0.05),
     paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys=dict(peg=dict(decay_mult=0.0))),

@@ -20,7 +20,7 @@ model = dict(
     train_cfg=None,
 )
 
-train_cfg = dict(max_epochs=40, val_interval=40, sampler=dict(input_size=32, num_classes=10, step=1e6))
+train_cfg = dict(max_epochs=40, val_interval=40, sampler=dict(step=1e6))
 optim_wrapper = dict(
     optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05),
     paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys=dict(peg=dict(decay_mult=0.0))),

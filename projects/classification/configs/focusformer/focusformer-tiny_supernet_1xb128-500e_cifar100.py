@@ -7,7 +7,6 @@ _base_ = [
 ]
 
 model = dict(head=dict(num_classes=100))
-train_cfg = dict(sampler=dict(num_classes=100))
 optim_wrapper = dict(
     optimizer=dict(lr=5e-4 * 128 / 512),
     paramwise_cfg=dict(custom_keys=dict(peg=dict(decay_mult=0.0))),  # as in Twins, of the same encoding

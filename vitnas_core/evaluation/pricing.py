@@ -1,14 +1,17 @@
-"""Image size and classes for which a search prices architectures, read from the model and the pipeline."""
+"""Image size and classes for which architectures are priced, read from the model and the pipeline."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from ..auto import owner_of
+from ..costs import Cost
 from ..datasets.checks import datasets_in
 from ..errors import VitnasError
+from ..spaces import Arch
 from ..utils import checks
 
 # Transforms that make every image one size: the argument that says it, and whether a pair is (height, width).
@@ -33,7 +36,7 @@ Size = int | tuple[int, int]
 def resolve_pricing(
     model: Mapping[str, Any], dataloader: Mapping[str, Any], input_size: Any = None, num_classes: int | None = None
 ) -> tuple[Size, int]:
-    """Find out for which image size and number of classes a search prices architectures.
+    """Find out for which image size and number of classes architectures are priced.
 
     The image size is what the last transform of the pipeline that fixes one makes. A classifier whose images keep their
     size is priced for the ``img_size`` of its backbone's config. The classes are those of a classifier's head; other
@@ -41,7 +44,7 @@ def resolve_pricing(
 
     Args:
         model: Config of the model.
-        dataloader: Config of the images of the search.
+        dataloader: Config of the images.
         input_size: Side, or (height, width), as stated. Defaults to None: not stated.
         num_classes: Classes as stated; 0 to price no head. Defaults to None: not stated.
 
@@ -61,20 +64,42 @@ def resolve_pricing(
             found = checks.size('img_size', own)
         if not isinstance(found, tuple):
             raise VitnasError(
-                '`input_size` of the search should be stated: the pipeline of its images does not resize or crop all '
+                '`input_size` should be stated: the pipeline of its images does not resize or crop all '
                 'of them to one size (`keep_ratio`, for one, keeps several)'
             )
         input_size = found[0] if found[0] == found[1] else found
     elif isinstance(found, tuple) and checks.size('input_size', input_size) != found:
         raise VitnasError(
-            f'`input_size` of the search is {input_size}, but the pipeline of its images makes them '
+            f'`input_size` is {input_size}, but the pipeline of its images makes them '
             f'{found[0]} x {found[1]} (height x width); leave `input_size` out'
         )
     if num_classes and head and num_classes != head:
-        raise VitnasError(
-            f'`num_classes` of the search is {num_classes}, but the head of the model has {head}; leave it out'
-        )
+        raise VitnasError(f'`num_classes` is {num_classes}, but the head of the model has {head}; leave it out')
     return input_size, head if num_classes is None else num_classes
+
+
+def pricer(cfg: Mapping[str, Any], price: Callable[..., Cost]) -> Callable[..., Cost]:
+    """Price architectures for the images and the head of a config.
+
+    The config is read at the first price, so that a sampler that asks for none needs nothing stated.
+
+    Args:
+        cfg: Config of a run. The images are those of the validation if there is one, else of the training.
+        price: Gives the cost for an architecture, an image size and a number of classes.
+
+    Returns:
+        The same function, but size and classes may be None, and stated ones are checked.
+    """
+
+    @cache
+    def resolved(size: Any, classes: int | None) -> tuple[Size, int]:
+        images = cfg.get('val_dataloader') or cfg.get('train_dataloader') or {}
+        return resolve_pricing(cfg.get('model') or {}, images, size, classes)
+
+    def priced(arch: Arch, size: Any = None, classes: int | None = None) -> Cost:
+        return price(arch, *resolved(tuple(size) if isinstance(size, list) else size, classes))
+
+    return priced
 
 
 def head_classes(model: Mapping[str, Any]) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from vitnas_core.errors import VitnasError
-from vitnas_core.search.pricing import resolve_pricing
+from vitnas_core.evaluation.pricing import resolve_pricing
 
-from .common import build, config, history, noise, search
+from ..test_search.common import build, config, history, noise, search
 
 HEAD = dict(type='LinearClsHead', num_classes=10)
 CLASSIFIER = dict(type='mmpretrain.ImageClassifier', backbone=dict(type='vitnas.AutoFormer', img_size=28), head=HEAD)
@@ -51,7 +51,7 @@ def test_the_last_transform_that_fixes_a_size_counts(transforms: list[dict[str, 
     ],
 )
 def test_what_cannot_be_told_should_be_stated(transforms: list[dict[str, Any]]) -> None:
-    with pytest.raises(VitnasError, match='`input_size` of the search should be stated: the pipeline of its images'):
+    with pytest.raises(VitnasError, match='`input_size` should be stated: the pipeline of its images'):
         resolve_pricing(DETECTOR, images(*transforms))
     assert resolve_pricing(DETECTOR, images(*transforms), (96, 128)) == ((96, 128), 0)
 
@@ -70,8 +70,8 @@ def test_a_search_needs_neither_and_refuses_what_disagrees(tmp_path: Path) -> No
     assert loop.scorer.asked == [] and list(loop.history) == stated
     assert (loop.input_size, loop.num_classes) == (32, 10)
     for wrong, words in (
-        (dict(input_size=224), '`input_size` of the search is 224, but the pipeline of its images makes them 32 x 32'),
-        (dict(num_classes=100), '`num_classes` of the search is 100, but the head of the model has 10'),
+        (dict(input_size=224), '`input_size` is 224, but the pipeline of its images makes them 32 x 32'),
+        (dict(num_classes=100), '`num_classes` is 100, but the head of the model has 10'),
     ):
         with pytest.raises(VitnasError, match=words):
             build(config(tmp_path / 'b', {**RANDOM, **wrong})).train()
