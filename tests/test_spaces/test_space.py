@@ -295,7 +295,7 @@ def test_other_mistakes() -> None:
         SearchSpace.from_dict(dict(family='toy', stages=[]))
     with pytest.raises(SpaceError, match='not a JSON file'):
         SearchSpace.from_json('{')
-    with pytest.raises(SpaceError, match='prob should be by'):
+    with pytest.raises(SpaceError, match='prob should have the keys'):
         TINY.mutate(TINY.largest(), dict(width=0.5), np.random.default_rng(0))
     with pytest.raises(SpaceError, match='prob should be from 0 to 1, but got 2.0'):
         TINY.mutate(TINY.largest(), 2.0, np.random.default_rng(0))
