@@ -270,5 +270,5 @@ def test_malformed_settings(change: dict, message: str, rng: np.random.Generator
 
 def test_a_fixed_network_has_no_table(rng: np.random.Generator) -> None:
     fixed = FAMILIES['autoformer'].elastic().extract()
-    with pytest.raises(VitnasError, match='a latency table is of a space, but the backbone has one architecture'):
+    with pytest.raises(VitnasError, match='a latency table needs a space, but the backbone has one architecture'):
         measure(fixed, 32, 1, rng)
