@@ -251,7 +251,7 @@ def _annotate(mask: np.ndarray, label: int) -> dict:
 
 
 def _encode(mask: np.ndarray) -> list[list[float]] | dict:
-    """Encode a mask as polygons if they reproduce its pixels, else (e.g. with holes) as a compressed run-length code."""
+    """Encode a mask as polygons if they reproduce its pixels, else (e.g. with holes) as a run-length code."""
     # At twice the size, contours run a quarter pixel inside the border and enclose all pixel centres.
     doubled = mask.astype(np.uint8).repeat(2, 0).repeat(2, 1)
     contours, _ = cv2.findContours(doubled, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
