@@ -1,4 +1,4 @@
-"""What is AutoFormer's own: outputs, positions, the published bias, published architectures."""
+"""AutoFormer beyond the generic contracts: outputs, positions, the published bias, published architectures."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is S3's own: outputs of stages, windows and their tables, merging, published architectures."""
+"""S3 beyond the generic contracts: outputs of stages, windows and their tables, merging, published architectures."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is ViT-Res's own: reductions, odd sides, absent blocks, outputs, refusals."""
+"""ViT-Res beyond the generic contracts: reductions, odd sides, absent blocks, outputs, errors."""
 
 from typing import Any
 

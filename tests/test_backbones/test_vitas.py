@@ -1,4 +1,4 @@
-"""What ViTAS's backbones have of their own: patch sizes, class tokens, kinds of blocks, empty places."""
+"""ViTAS's backbones beyond the generic contracts: patch sizes, class tokens, kinds of blocks, empty places."""
 
 from pathlib import Path
 

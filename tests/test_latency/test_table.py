@@ -1,4 +1,4 @@
-"""Latency tables: what is measured adds up exactly, files keep it, and what was not measured is named."""
+"""Latency tables: measured parts add up exactly, files keep them, and errors name unmeasured choices."""
 
 import time
 from collections import Counter

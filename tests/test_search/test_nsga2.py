@@ -1,4 +1,4 @@
-"""NSGA-II by pymoo: its survivors are those of pymoo's own algorithm, it finds known fronts, and what it refuses."""
+"""NSGA-II by pymoo: the same survivors as pymoo's own algorithm, known fronts, and errors."""
 
 from __future__ import annotations
 

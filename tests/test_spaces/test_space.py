@@ -1,4 +1,4 @@
-"""Contracts of every search space: nothing that it makes lies outside, counting is exact, encoding is a bijection."""
+"""Contracts of every search space: draws stay inside, counting is exact, encoding is a bijection."""
 
 import json
 import math
