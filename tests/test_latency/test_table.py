@@ -180,7 +180,7 @@ def test_what_was_not_measured_is_named(table: LatencyTable) -> None:
 
 
 def test_wrong_files(tmp_path: Path, table: LatencyTable) -> None:
-    with pytest.raises(VitnasError, match=r'nowhere.json cannot be read \(No such file.*build_latency_table.py makes'):
+    with pytest.raises(VitnasError, match=r'nowhere.json cannot be read \(No such file.*make one with tools/analysis'):
         LatencyTable.from_file(tmp_path / 'nowhere.json')
     for text, message in (('{', 'not a JSON file'), ('[]', 'not a latency table'), ('{"stages": []}', 'not a latency')):
         (tmp_path / 'wrong.json').write_text(text)

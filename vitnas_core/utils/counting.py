@@ -18,7 +18,7 @@ def count_macs(module: nn.Module, inputs: Tensor) -> int:
     Attention runs unfused here, since torch does not count the fused kernels.
 
     Args:
-        module: What to run.
+        module: The network.
         inputs: Its input, shape (1, 3, H, W) for the count of one image.
     """
     counter = FlopCounterMode(display=False)
