@@ -258,8 +258,8 @@ def test_settings_that_are_none() -> None:
 @pytest.mark.parametrize(
     ('settings', 'change', 'words'),
     [
-        ({}, lambda d: d['stages'][2].update(width=8), 'stages[2].width is 8; scaling vectors exist for 16, 24'),
-        (dict(official=True), lambda d: d.update(resolution=40), 'tokens modulo 8; scaling vectors exist for'),
+        ({}, lambda d: d['stages'][2].update(width=8), 'stages[2].width is 8; scaling vectors are there for 16, 24'),
+        (dict(official=True), lambda d: d.update(resolution=40), 'tokens modulo 8; scaling vectors are there for'),
     ],
 )
 def test_widths_without_scaling_vectors(settings: dict[str, Any], change: Any, words: str) -> None:
