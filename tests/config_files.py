@@ -1,4 +1,4 @@
-"""The configs of the repository, the files of earlier steps that they name, and how a run of one is made small."""
+"""The configs of the repository, the files of earlier steps that they name, and small runs of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every test can use."""
+"""Fixtures for all tests."""
 
 from collections.abc import Iterator
 
@@ -7,9 +7,9 @@ import pytest
 import torch
 from mmengine.registry import DefaultScope
 
-import vitnas_core  # noqa: F401  (before timm and torchvision: it mends their import)
+import vitnas_core  # noqa: F401  (before timm and torchvision: it repairs their import)
 
-torch.set_num_threads(1)  # the networks here are tiny: threads that wait for each other cost more than they give
+torch.set_num_threads(1)  # the networks here are tiny: waiting for threads costs more than they save
 
 
 @pytest.fixture
@@ -24,6 +24,6 @@ def _seed() -> None:
 
 @pytest.fixture(autouse=True)
 def _own_scope() -> Iterator[None]:
-    """A runner sets the scope in which types without one are looked up, and leaves it to the next test."""
+    """Reset the default scope, which a runner sets and leaves to the next test."""
     yield
     DefaultScope._instance_dict.clear()

@@ -1,7 +1,7 @@
-"""One line a family and a space: what the generic tests run over.
+"""Families and spaces for the generic tests, one entry each.
 
-A new family is covered by adding its :class:`Family` to ``FAMILIES`` and its spaces to the zoo; an option
-that changes what a family's layers are has a line of its own, in ``FAMILIES`` or in ``VARIANTS``.
+To cover a new family, add its :class:`Family` to ``FAMILIES`` and its spaces to the zoo. An option that
+changes the layers of a family has its own entry, in ``FAMILIES`` or in ``VARIANTS``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ class Family:
     Args:
         cls: The backbone.
         space: The small space.
-        settings: What the backbone is built with.
+        settings: Arguments of the backbone.
         image: Side of a square test image.
-        stride: Image pixels a feature pixel.
+        stride: Stride of the last output.
         countable: Settings under which a count of executed products equals the family's convention
-            (AutoFormer's leaves the relative positions' own products out).
-        regularisers: Settings that each make training random by itself.
-        overlaps: Whether two cells see a pixel between them alike, as convolutions that overlap do.
-        sees: How well the cell of such a pixel sees it at least, of the best.
-        spread: How many cells away windows and convolutions of random weights still show a pixel well.
-        aligned: An image size at which cells lie where strides say; NASViT's published pooling moves them at
-            odd sides, and a norm makes much of ViTAS's patches of zeros.
+            (AutoFormer's leaves out the products of relative positions).
+        regularisers: Settings that each make training random.
+        overlaps: Whether a neighbouring cell may respond most to a pixel, as with overlapping convolutions.
+        sees: Least response of a pixel's own cell, relative to the strongest cell.
+        spread: Distance in cells up to which other cells may respond strongly to a pixel.
+        aligned: Image size at which cells lie where strides say. NASViT's published pooling moves them at
+            odd sides, and a norm amplifies ViTAS's patches of zeros.
         misfits: Changes to the largest architecture's data that the weights cannot run, with the
             beginning of the error.
     """
@@ -223,17 +223,17 @@ FAMILIES['vitas_twins'] = Family(
     ),
 )  # fmt: skip
 
-# One line a backbone, for tests that know its space and not its layers.
+# One entry per backbone, for tests that use its space but not its layers.
 BACKBONES: dict[str, Family] = {name: family for name, family in FAMILIES.items() if name == family.cls.family}
 
-# Further lines that only the contracts of backbones are tested with: training and search do not know these options.
+# Further entries, only for the contracts of backbones: training and search do not depend on these options.
 VARIANTS: dict[str, Family] = {
     **FAMILIES,
     'autoformer-scaled': replace(
         FAMILIES['autoformer'], settings=dict(img_size=32, patch_size=8, reach=2, scaling=True)
     ),
     's3-scaled': replace(FAMILIES['s3'], settings=dict(img_size=32, patch_size=4, scaling=True)),
-    **{  # trained, a bilateral pattern runs twice: tests/test_backbones/test_sharing.py
+    **{  # a bilateral pattern trains in two passes: tests/test_backbones/test_sharing.py
         f'{name}-cyclic': replace(FAMILIES[name], settings={**FAMILIES[name].settings, 'sharing': 'cyclic'})
         for name in ('autoformer', 's3')
     },
@@ -274,7 +274,7 @@ VARIANTS: dict[str, Family] = {
     'nasvit-official': replace(FAMILIES['nasvit'], settings=dict(out_indices=(-1,), official=True)),
 }
 
-# Every space that there is, once: options of a family share its space.
+# Every space, once: options of a family share its space.
 SPACES: dict[str, SearchSpace] = {name: zoo.load_space(name) for name in zoo.space_names()}
 for _name, _family in FAMILIES.items():
     if _family.space not in SPACES.values():

@@ -1,4 +1,4 @@
-"""Python in a process of its own, for tests of imports."""
+"""Python in a separate process, for tests of imports."""
 
 import os
 import subprocess

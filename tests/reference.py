@@ -1,7 +1,7 @@
-"""The folder with cases of the published codes: the repository's, or another one of the same layout.
+"""The folder with reference cases of the published codes.
 
-The environment variable ``VITNAS_REFERENCE`` names the other one. Numbers of classes, sizes, widths, seeds and names of
-cases therefore come from its files; only what the published networks and codes fix stands in the tests.
+The environment variable ``VITNAS_REFERENCE`` can name another folder of the same layout. So numbers of classes, sizes,
+widths, seeds and names of cases come from its files. Tests contain only facts of the published networks and codes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stock models of mmdet and mmseg around any family: narrow, with ``'auto'`` wherever their configs have a number."""
+"""Stock models of mmdet and mmseg around any family: narrow, with ``'auto'`` for all channels and strides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A supernet training on the digits that ends in seconds, with everything random that a recipe may have."""
+"""A supernet training on the digits that takes seconds, with all the randomness of a recipe."""
 
 from __future__ import annotations
 

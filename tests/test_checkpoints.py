@@ -1,4 +1,4 @@
-"""Weight files: every format in, damaged and hostile ones refused with a sentence, nothing executed."""
+"""Weight files: every format loads, damaged and hostile ones are refused, nothing is executed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every config is parsed, and those of classification built and run for a step on tiny data, the day they are added.
+"""Every config is parsed; those of classification are also built and run for a step on tiny data.
 
-Those of detection and segmentation run in ``test_dense_configs.py``.
+Configs of detection and segmentation run in ``test_dense_configs.py``.
 """
 
 from __future__ import annotations

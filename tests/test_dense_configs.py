@@ -1,7 +1,7 @@
-"""Every config of detection and segmentation is parsed, built, trained and tested on tiny data, the day it is added.
+"""Every config of detection and segmentation is parsed, built, trained and tested on tiny data.
 
-The first config of a kind (a detector or a segmentor, a family of backbones, a dataset) is also resumed, runs in
-bfloat16, and its gradients are looked at; others of the kind, such as larger sizes, differ in numbers only.
+The first config of a kind (a detector or a segmentor, a family of backbones, a dataset) is also resumed and runs in
+bfloat16, and its gradients are checked. Others of the kind, such as larger sizes, differ only in numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dependencies point one way: packages import what the table allows, and nothing imports projects or tools."""
+"""Dependencies point one way: packages import only what the table allows, and nothing imports projects or tools."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""Models around a backbone: channels that follow from it, and what one architecture's model computes."""
+"""Models around a backbone: channels that follow from it, and outputs of single architectures."""
 
 import numpy as np
 import pytest

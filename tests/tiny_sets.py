@@ -1,6 +1,6 @@
-"""Datasets of a few made-up images in the real sets' file formats, one line a set in ``TINY_SETS``.
+"""Datasets of a few made-up images in the real sets' file formats, one entry per set in ``TINY_SETS``.
 
-A new set is covered by a function that writes it under its ``data_root`` and returns what to change in its config.
+To cover a new set, add a function that writes it under its ``data_root`` and returns the changes to its config.
 """
 
 from __future__ import annotations

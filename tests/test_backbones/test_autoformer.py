@@ -1,4 +1,4 @@
-"""What is AutoFormer's own: outputs, positions, the published bias, published architectures."""
+"""AutoFormer beyond the generic contracts: outputs, positions, the published bias, published architectures."""
 
 import json
 
@@ -99,7 +99,7 @@ def test_drop_path_acts_on_both_branches() -> None:
             dict(embed_dim=[48], depth=[0, 1]),
             r'stages\[0\].blocks is empty; a stage of AutoFormer has at least one block',
         ),
-        (dict(embed_dim=[48], depth=2, optional=[0]), 'one stage in which only last blocks are absent'),
+        (dict(embed_dim=[48], depth=2, optional=[0]), 'one stage in which only the last blocks are absent'),
         (dict(embed_dim=[48], depth=1, window=7), r'stages\[0\].window is unknown; AutoFormer has embed_dim here'),
     ],
 )
@@ -318,7 +318,7 @@ def test_architectures_that_do_not_fit(change: dict, message: str) -> None:
 def test_malformed_architectures_are_refused_by_the_cost_too() -> None:
     data = FAMILY.space.largest().to_dict()
     for path, value, message in (
-        ("['stages'][0]['blocks'][1]", None, r'stages\[0\].blocks\[1\] is absent; AutoFormer leaves out only last'),
+        ("['stages'][0]['blocks'][1]", None, r'stages\[0\].blocks\[1\] is absent; AutoFormer leaves out only the last'),
         ("['stages'][0]['embed_dim']", 7.5, r'stages\[0\].embed_dim should be a whole number above 0, but got 7.5'),
         ("['resolution']", 224, 'resolution is unknown; AutoFormer has no choice here'),
         ("['stages'][0]", dict(blocks=[]), r'stages\[0\].embed_dim is missing'),

@@ -1,4 +1,4 @@
-"""Contracts of every searchable backbone; a new family is covered by its line in tests/families.py."""
+"""Contracts of every searchable backbone; a new family needs only its entry in tests/families.py."""
 
 import copy
 import io

@@ -1,4 +1,4 @@
-"""A batch that several architectures share: masked = sliced = separate, outputs and gradients, for every family."""
+"""Batches of several architectures: masked = sliced = separate, outputs and gradients, for every family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NASViT beside the generic contracts: its two uses, windows, scaling, positions, and what is refused."""
+"""NASViT beyond the generic contracts: classifiers and dense backbones, windows, scaling, positions and errors."""
 
 from __future__ import annotations
 

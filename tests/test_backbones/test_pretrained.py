@@ -1,4 +1,4 @@
-"""Pretrained weights in every family: what fits is loaded to the last bit, what does not is refused in a sentence."""
+"""Pretrained weights in every family: fitting ones load exactly, others are refused with a clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is S3's own: outputs of stages, windows and their tables, merging, published architectures."""
+"""S3 beyond the generic contracts: outputs of stages, windows and their tables, merging, published architectures."""
 
 import json
 from typing import Any
@@ -394,7 +394,7 @@ def test_bad_settings(settings: dict, message: str) -> None:
     [
         (dict(embed_dim=[48, 32], depth=1), r'embed_dim of the S3 space should list numbers, smallest first'),
         (dict(embed_dim=[48], depth=[0, 1]), r'stages\[0\].blocks is empty; a stage of S3 has at least one block'),
-        (dict(embed_dim=[48], depth=2, optional=[0]), 'stages in which only last blocks are absent'),
+        (dict(embed_dim=[48], depth=2, optional=[0]), 'stages in which only the last blocks are absent'),
         (dict(embed_dim=[48], depth=1, resolution=7), r'stages\[0\].resolution is unknown; S3 has embed_dim here'),
         (dict(depth=1), r'stages\[0\].embed_dim is missing; S3 has embed_dim here'),
     ],
@@ -409,7 +409,7 @@ def test_spaces_that_are_not_of_s3(stage: dict, message: str) -> None:
     ('path', 'value', 'message'),
     [
         ("['stages'][1]['embed_dim']", 7.5, r'stages\[1\].embed_dim should be a whole number above 0, but got 7.5'),
-        ("['stages'][1]['blocks'][1]", None, r'stages\[1\].blocks\[1\] is absent; S3 leaves out only last blocks'),
+        ("['stages'][1]['blocks'][1]", None, r'stages\[1\].blocks\[1\] is absent; S3 leaves out only the last blocks'),
         ("['stages'][0]['blocks']", [], r'stages\[0\].blocks is empty'),
         ("['stages'][0]['blocks'][0]['num_heads']", 0, r'stages\[0\].blocks\[0\].num_heads should be a whole number'),
         ("['stages'][0]['blocks'][0]['window_size']", 2.5, r'blocks\[0\].window_size should be a whole number above 0'),

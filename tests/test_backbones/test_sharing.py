@@ -1,4 +1,4 @@
-"""AutoFormer and S3 with bilateral and cyclic sharing; what generic tests cannot say of a pass over both sides."""
+"""AutoFormer and S3 with bilateral and cyclic sharing: passes over both sides."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is ViT-Res's own: reductions, odd sides, absent blocks, outputs, refusals."""
+"""ViT-Res beyond the generic contracts: reductions, odd sides, absent blocks, outputs, errors."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_an_absent_block_is_skipped_and_an_extracted_network_lacks_it() -> None:
     fixed = model.extract()
     assert torch.equal(fixed(x)[0], out)
     assert not [name for name in fixed.state_dict() if name.startswith('stages.0.blocks.1.')]
-    with pytest.raises(ArchError, match=r'stages\[0\].blocks\[1\] is there; the weights have no such block'):
+    with pytest.raises(ArchError, match=r'stages\[0\].blocks\[1\] is present; the weights have no such block'):
         fixed.set_arch(model.space.largest())
     cost = fixed.price(fixed.arch, 56)
     assert cost.macs == count_macs(fixed, x)

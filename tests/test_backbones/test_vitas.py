@@ -1,4 +1,4 @@
-"""What ViTAS's backbones have of their own: patch sizes, class tokens, kinds of blocks, empty places."""
+"""ViTAS's backbones beyond the generic contracts: patch sizes, class tokens, kinds of blocks, empty places."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def test_a_place_in_the_middle_may_be_empty() -> None:
     model.set_arch(data)
     fixed, x = model.extract(), torch.randn(1, 3, 32, 32)
     assert torch.equal(fixed(x)[0], model(x)[0])
-    with pytest.raises(ArchError, match=r'stages\[0\].blocks\[1\] is there; the weights have no such block'):
+    with pytest.raises(ArchError, match=r'stages\[0\].blocks\[1\] is present; the weights have no such block'):
         fixed.set_arch(model.space.largest())
 
 

@@ -1,4 +1,4 @@
-"""Limits on costs: what is met, what is refused at once, and with which range."""
+"""Limits on costs: architectures that meet them, and infeasible limits with their reachable range."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The real count that closed forms are held to is itself right on layers whose count is known."""
+"""The reference count for closed forms is right on layers with known counts."""
 
 import timm
 import torch

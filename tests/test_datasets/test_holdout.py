@@ -1,4 +1,4 @@
-"""The hold-out split: exact, complementary, seeded by itself, and never of test images."""
+"""The hold-out split: exact, complementary, with its own seed, and never of test images."""
 
 import json
 import random

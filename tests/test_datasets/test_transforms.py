@@ -1,4 +1,4 @@
-"""``vitnas.DrawDigit``: a digit drawn as in the scenes, anew each time or the same for the same seed and sample."""
+"""``vitnas.DrawDigit``: digits as in the scenes, random or the same for the same seed and sample."""
 
 import numpy as np
 import pytest

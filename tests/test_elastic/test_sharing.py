@@ -1,4 +1,4 @@
-"""Which channels a width uses: ordinal, bilateral, cyclic (ViTAS, Sec. 4, A.11, Tab. 16)."""
+"""Channels that a width uses: ordinal, bilateral, cyclic (ViTAS, Sec. 4, A.11, Tab. 16)."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Windows and their biases against loops over tokens: who may attend to whom, and with which entry of a table."""
+"""Windows and their biases against loops over tokens: attention masks and table entries."""
 
 import itertools
 from typing import NamedTuple

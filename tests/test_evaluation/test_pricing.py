@@ -1,4 +1,4 @@
-"""Image size and classes of a search come from model and pipeline; what is stated must agree."""
+"""Image size and classes of a search come from model and pipeline; explicit values must agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics of batch norms for one architecture: exact, of its own channels, and carried by what is extracted."""
+"""Batch-norm statistics of one architecture: exact, of its own channels, and kept by extracted networks."""
 
 from __future__ import annotations
 

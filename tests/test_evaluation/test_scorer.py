@@ -1,4 +1,4 @@
-"""The score of a candidate is what mmengine's own validation gives, and images are decoded once."""
+"""The score of a candidate equals that of mmengine's validation, and images are decoded once."""
 
 from __future__ import annotations
 

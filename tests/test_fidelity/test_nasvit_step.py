@@ -1,4 +1,4 @@
-"""A whole training step of NASViT against the published code: losses, both gradients, and what the optimizer gets."""
+"""A whole training step of NASViT against the published code: losses, both gradients, and their projection."""
 
 from __future__ import annotations
 

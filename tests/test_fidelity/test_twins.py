@@ -1,4 +1,4 @@
-"""ViTAS's Twins space against mmpretrain's Twins-SVT with the same weights, and against its facts."""
+"""ViTAS's Twins space against mmpretrain's Twins-SVT with the same weights, and against published facts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""ViTAS's DeiT space against the published code: paths from both ends, networks that stand alone, gradients, costs."""
+"""ViTAS's DeiT space against the published code: paths from both ends, standalone networks, gradients, costs."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""The loops know no task: a segmentor is trained as a supernet, reported on and searched like a classifier."""
+"""The loops are independent of the task: supernet training, report and search also work for a segmentor."""
 
 from __future__ import annotations
 

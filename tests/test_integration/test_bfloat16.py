@@ -1,4 +1,4 @@
-"""Detectors train in bfloat16: what mmcv and mmdet cannot do in it runs in float32."""
+"""Detectors train in bfloat16: operators that mmcv and mmdet lack in it run in float32."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What ``import vitnas_core`` imports and what it leaves for later, and code that runs when a library is imported."""
+"""Modules that ``import vitnas_core`` imports or defers, and code that runs when a library is imported."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The private parts that vitnas takes from mmengine are there, and mean what they are taken for."""
+"""The private parts of mmengine that vitnas uses exist and behave as expected."""
 
 from __future__ import annotations
 

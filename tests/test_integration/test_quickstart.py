@@ -1,4 +1,4 @@
-"""The quickstart, short: every step leaves its files, the table is right, and a second start repeats nothing."""
+"""The quickstart, short: every step writes its files, the table is right, and a second start repeats nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the README shows runs: its Python blocks are executed, its config blocks built, its commands exist."""
+"""The README is correct: its Python blocks run, its config blocks build, its commands exist."""
 
 import re
 from pathlib import Path

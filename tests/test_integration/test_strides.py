@@ -1,4 +1,4 @@
-"""Strides such as ViT-Res's 14, 28, 56: anchors, RoIs and boxes are where the image has them."""
+"""Strides such as ViT-Res's 14, 28, 56: anchors, RoIs and boxes lie at the right place in the image."""
 
 from __future__ import annotations
 

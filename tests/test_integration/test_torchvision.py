@@ -1,4 +1,4 @@
-"""torchvision imports beside a torch that it was not built for, and one that works is left alone."""
+"""torchvision imports with a torch for which it was not built, and a working one stays untouched."""
 
 import importlib.util
 import os

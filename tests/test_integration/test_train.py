@@ -1,4 +1,4 @@
-"""``tools/train.py`` on the digits: trains, resumes, and says what is wrong."""
+"""``tools/train.py`` on the digits: training, resuming and clear errors."""
 
 from pathlib import Path
 

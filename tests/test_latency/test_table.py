@@ -1,4 +1,4 @@
-"""Latency tables: what is measured adds up exactly, files keep it, and what was not measured is named."""
+"""Latency tables: measured parts add up exactly, files keep them, and errors name unmeasured choices."""
 
 import time
 from collections import Counter
@@ -180,7 +180,7 @@ def test_what_was_not_measured_is_named(table: LatencyTable) -> None:
 
 
 def test_wrong_files(tmp_path: Path, table: LatencyTable) -> None:
-    with pytest.raises(VitnasError, match=r'nowhere.json cannot be read \(No such file.*build_latency_table.py makes'):
+    with pytest.raises(VitnasError, match=r'nowhere.json cannot be read \(No such file.*make one with tools/analysis'):
         LatencyTable.from_file(tmp_path / 'nowhere.json')
     for text, message in (('{', 'not a JSON file'), ('[]', 'not a latency table'), ('{"stages": []}', 'not a latency')):
         (tmp_path / 'wrong.json').write_text(text)
@@ -270,5 +270,5 @@ def test_malformed_settings(change: dict, message: str, rng: np.random.Generator
 
 def test_a_fixed_network_has_no_table(rng: np.random.Generator) -> None:
     fixed = FAMILIES['autoformer'].elastic().extract()
-    with pytest.raises(VitnasError, match='a latency table is of a space, but the backbone has one architecture'):
+    with pytest.raises(VitnasError, match='a latency table needs a space, but the backbone has one architecture'):
         measure(fixed, 32, 1, rng)

@@ -1,6 +1,6 @@
-"""Reading what an earlier version wrote; tests/data/legacy/write.py says what there is.
+"""Read the files of an earlier version; tests/data/legacy/write.py lists them.
 
-The tests here ask only for what a user has: configs, files, the zoo, tools, and what backbones and spaces promise.
+The tests here use only public parts: configs, files, the zoo, tools, and the interfaces of backbones and spaces.
 """
 
 from __future__ import annotations

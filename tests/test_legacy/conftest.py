@@ -1,4 +1,4 @@
-"""Runners without what costs them a second each and no test looks at."""
+"""Runners without slow parts that no test needs."""
 
 import pytest
 

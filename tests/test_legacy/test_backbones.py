@@ -1,4 +1,4 @@
-"""Supernets of an earlier version load and compute what they computed; so do networks extracted from them."""
+"""Supernets of an earlier version, and networks extracted from them, load and give the same outputs."""
 
 from __future__ import annotations
 

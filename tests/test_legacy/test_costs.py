@@ -1,4 +1,4 @@
-"""Prices, random draws, architecture files, space files and latency tables of an earlier version hold."""
+"""Prices, random draws, architecture files, space files and latency tables of an earlier version stay valid."""
 
 from __future__ import annotations
 

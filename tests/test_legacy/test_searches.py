@@ -1,4 +1,4 @@
-"""Searches that an earlier version began go on from their journals to the same candidates."""
+"""Searches of an earlier version resume from their journals and give the same candidates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainings that an earlier version began go on as they would have gone on there."""
+"""Trainings of an earlier version resume exactly as they would have there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simple feature pyramid: sizes, widths, and that a searched backbone is cut out of a model that has one."""
+"""The simple feature pyramid: sizes, widths, and extraction of a searched backbone from a model with this neck."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configs find the projects of this repository from any folder, also where another one has a ``projects`` folder."""
+"""Configs find the projects of this repository from any folder, even if it has its own ``projects`` folder."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What the search tests share: a small supernet on the digits, in a real runner, and a scorer with a known table."""
+"""Helpers of the search tests: a small supernet on the digits, in a real runner, and a scorer with a known table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of search algorithms: the same proposals whoever scores them, in any order, after any kill."""
+"""The contract of search algorithms: the same proposals with any workers, in any order, after any kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evolution against the published loop, on the fitness that it was run on."""
+"""Evolution against the published loop, on the same fitness."""
 
 from __future__ import annotations
 

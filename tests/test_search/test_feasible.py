@@ -1,4 +1,4 @@
-"""Draws within limits end, however narrow the limits are."""
+"""Draws within limits terminate, however narrow the limits are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal: nothing is lost, nothing is read twice, and another search's is refused."""
+"""The journal: nothing is lost, nothing is read twice, and the journal of another search is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments of a real search; ``tools/benchmarks/kill_search.py`` does more of them."""
+"""SIGKILL at random moments of a real search; ``tools/benchmarks/kill_search.py`` runs more of them."""
 
 from pathlib import Path
 from typing import Any

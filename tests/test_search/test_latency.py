@@ -1,4 +1,4 @@
-"""A latency table limits a search: a made-up one exactly, and its infeasible limits are refused at once."""
+"""A latency table limits a search exactly, and infeasible limits are refused at once."""
 
 from __future__ import annotations
 

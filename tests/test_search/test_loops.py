@@ -1,4 +1,4 @@
-"""Every search loop on a table whose optimum is known; what a search refuses; what it leaves behind."""
+"""Every search loop on a table with a known optimum; its errors and its output files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NSGA-II by pymoo: its survivors are those of pymoo's own algorithm, it finds known fronts, and what it refuses."""
+"""NSGA-II by pymoo: the same survivors as pymoo's own algorithm, known fronts, and errors."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ def test_every_setting_but_the_generations_makes_it_another_search(tmp_path: Pat
         (dict(crossover_prob=1.1), '`crossover_prob` should be from 0 to 1, but got 1.1'),
         (dict(crossover_prob=None), '`crossover_prob` should be from 0 to 1, but got None'),
         (dict(mutation_prob=1.5), 'prob should be from 0 to 1, but got 1.5'),
-        (dict(mutation_prob=dict(depths=0.1)), r"prob should be by global, stage, depth, block, but got \['depths'\]"),
+        (dict(mutation_prob=dict(depths=0.1)), r"have the keys global, stage, depth, block, but got \['depths'\]"),
         (dict(racing=dict(confidence=0.9)), '`racing` should be left out with vitnas.NSGA2: '),
     ],
 )

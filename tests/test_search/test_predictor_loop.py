@@ -1,4 +1,4 @@
-"""NASViT's search by predictions: what it proposes, leaves and refuses, and that it finds a better front."""
+"""NASViT's search by predictions: proposals, output files, errors, and a better front."""
 
 from __future__ import annotations
 

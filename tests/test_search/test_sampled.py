@@ -1,4 +1,4 @@
-"""Search by a learned sampler: it draws for the budgets, evaluates few, writes the best under each."""
+"""Search by a learned sampler: draws for the budgets, few evaluations, and the best under each budget."""
 
 from __future__ import annotations
 

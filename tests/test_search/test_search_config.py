@@ -1,4 +1,4 @@
-"""A search's config need not undo what it takes over from the training of the supernet."""
+"""A search config needs no overrides of the training config that it inherits."""
 
 from __future__ import annotations
 

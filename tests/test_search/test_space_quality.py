@@ -1,4 +1,4 @@
-"""S3's E-T error and where it moves a space: the equations by hand, and what happens at their edges."""
+"""S3's E-T error and the moves of a space: the equations by hand, and their edge cases."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Searching the search space: its files, what it refuses, and that a kill costs only the part that was cut."""
+"""Searching the search space: its files, its errors, and kills, which cost only the interrupted part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving the dimensions of a space: every space that can be moved stays a space, and says why where it cannot."""
+"""Moving the dimensions of a space: a moved space stays valid, and errors say why a space cannot move."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Contracts of every search space: nothing that it makes lies outside, counting is exact, encoding is a bijection."""
+"""Contracts of every search space: draws stay inside, counting is exact, encoding is a bijection."""
 
 import json
 import math
@@ -284,7 +284,7 @@ def test_other_mistakes() -> None:
         SearchSpace.from_dict(dict(family='toy', stages=[]))
     with pytest.raises(SpaceError, match='not a JSON file'):
         SearchSpace.from_json('{')
-    with pytest.raises(SpaceError, match='prob should be by'):
+    with pytest.raises(SpaceError, match='prob should have the keys'):
         TINY.mutate(TINY.largest(), dict(width=0.5), np.random.default_rng(0))
     with pytest.raises(SpaceError, match='prob should be from 0 to 1, but got 2.0'):
         TINY.mutate(TINY.largest(), 2.0, np.random.default_rng(0))

@@ -1,4 +1,4 @@
-"""``tools/analysis/build_latency_table.py``: writes a table that predicts, and says how good it is."""
+"""``tools/analysis/build_latency_table.py``: writes a table that predicts, and reports its accuracy."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The converter of NASViT's supernets: what networks read is kept to the bit, files are found, wrong ones refused."""
+"""The converter of NASViT's supernets: used weights are kept exactly, files are found, wrong ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tools/benchmarks/dense.py`` and what it measures with: a row a network; time and memory of what runs."""
+"""``tools/benchmarks/dense.py`` and its measurement: one row per network, with time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor on made-up environments, one for each clash, and on the real one."""
+"""The doctor on made-up environments, one per conflict, and on the real one."""
 
 import importlib.util
 import re

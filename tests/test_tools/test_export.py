@@ -1,4 +1,4 @@
-"""``tools/export.py``: both formats, at two sizes, compute what the model computes; so do backbones by themselves."""
+"""``tools/export.py``: models and single backbones give the same outputs in both formats, at two sizes."""
 
 import builtins
 from pathlib import Path

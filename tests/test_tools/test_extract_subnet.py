@@ -1,4 +1,4 @@
-"""``tools/extract_subnet.py``: what it writes runs by itself, and what is wrong is said before anything is written."""
+"""``tools/extract_subnet.py``: its files run on their own, and errors come before anything is written."""
 
 import ast
 import json

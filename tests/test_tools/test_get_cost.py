@@ -1,4 +1,4 @@
-"""``tools/analysis/get_cost.py`` prints what it promises."""
+"""``tools/analysis/get_cost.py`` prints its documented output."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""``tools/analysis/get_flops.py`` finds the numbers that papers print, and what explains them where they differ.
+"""``tools/analysis/get_flops.py`` finds the numbers of the papers, and the reasons where they differ.
 
-Papers: S3 (arXiv 2111.14725) Tab. 2 and 3, ViTAS (arXiv 2106.13700) Tab. 7 and 8, whose numbers of others are Twins'.
+Papers: S3 (arXiv 2111.14725) Tab. 2 and 3, ViTAS (arXiv 2106.13700) Tab. 7 and 8, which quote numbers of Twins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The comparison of mmengine's own tests finds what changes."""
+"""The comparison of mmengine's own test results finds changes."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``tools/analysis/plot_sampler.py``: a picture and a table of what a checkpoint's sampler draws."""
+"""``tools/analysis/plot_sampler.py``: a picture and a table of the draws of a checkpoint's sampler."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The shell scripts that start several processes hand their arguments on, and say how they are used."""
+"""The shell scripts that start several processes forward their arguments and print their usage."""
 
 from __future__ import annotations
 

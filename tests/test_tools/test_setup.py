@@ -1,4 +1,4 @@
-"""The set-up scripts, without installing anything."""
+"""The setup scripts, without installing anything."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""``tools/test.py``: a supernet at an architecture scores what its subnet scores, and mistakes are named."""
+"""``tools/test.py``: a supernet at an architecture scores like its subnet, and errors are clear."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``tools/test.py``: ``--tta`` merges several views of any task's images, ``--show-dir`` draws what is predicted."""
+"""``tools/test.py``: ``--tta`` merges several views of any task's images, ``--show-dir`` draws the predictions."""
 
 from __future__ import annotations
 

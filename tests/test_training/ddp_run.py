@@ -1,4 +1,4 @@
-"""A process of distributed supernet trainings, started by test_distributed.py: WORK_DIR BATCH_SIZE CASE..."""
+"""One process of distributed supernet trainings, started by test_distributed.py: WORK_DIR BATCH_SIZE CASE..."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The meter of gradient conflicts: cosines by hand, a training that it does not change, and its file."""
+"""The meter of gradient conflicts: cosines by hand, an unchanged training, and its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keyed samples: each position once for any number of ranks; a start in the middle loads nothing before it."""
+"""Keyed samples: each position once for any number of ranks; a start in the middle loads no earlier samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real processes train as one does: the same architectures, losses and weights, gradients exchanged once a step."""
+"""Two real processes train as one does: same architectures, losses and weights, one exchange of gradients per step."""
 
 from __future__ import annotations
 

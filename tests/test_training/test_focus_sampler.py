@@ -1,4 +1,4 @@
-"""The learned sampler: a distribution over any space, exact in small ones; its budgets; what it refuses."""
+"""The learned sampler: a distribution over any space, exact in small ones; its budgets; its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FocusFormer's training: its sampler learns beside the supernet or after it, is in checkpoints, resumes exactly."""
+"""FocusFormer's training: its sampler learns with the supernet or after it, is in checkpoints, and resumes exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supernet loop: lengths, mixed precision, averages, and a resume that is equal bit for bit."""
+"""The supernet loop: lengths, mixed precision, averages, and a resume that is exact to the bit."""
 
 from __future__ import annotations
 

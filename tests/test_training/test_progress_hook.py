@@ -1,4 +1,4 @@
-"""The progress hook: a bar in a terminal, a line a tenth elsewhere."""
+"""The progress hook: a bar in a terminal, one line per tenth elsewhere."""
 
 import io
 import sys

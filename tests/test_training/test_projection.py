@@ -1,4 +1,4 @@
-"""Gradient projection: by hand in float64 on every family, and with all that an optimizer wrapper does."""
+"""Gradient projection: by hand in float64 on every family, and with all features of optimizer wrappers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REINFORCE: its gradient against an enumerated expectation, its options, and a toy whose truth is known."""
+"""REINFORCE: its gradient against an enumerated expectation, its options, and a toy problem with a known truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supernet report: right numbers, kept as CSV, and no row twice after a resume."""
+"""The supernet report: right numbers, kept as CSV, and no duplicate rows after a resume."""
 
 from __future__ import annotations
 

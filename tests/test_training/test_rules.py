@@ -1,4 +1,4 @@
-"""Rules: gradients are sums of single ones, one update a step, accumulation and distillation by hand."""
+"""Rules: gradients are sums of single ones, one update per step, accumulation and distillation by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samplers draw from the space, the same for the same generator, and a warm-up opens it from the top."""
+"""Samplers draw from the space, reproducibly; a warm-up opens it from the largest architecture."""
 
 from __future__ import annotations
 

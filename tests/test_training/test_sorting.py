@@ -1,4 +1,4 @@
-"""Sorting of channels while training: the optimizer's memory moves along, and what cannot be sorted is refused."""
+"""Sorting of channels during training: the optimizer state follows, and unsortable networks are refused."""
 
 from __future__ import annotations
 

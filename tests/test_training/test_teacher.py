@@ -1,4 +1,4 @@
-"""A teacher outside the model: what the largest architecture learns from it, and what is refused."""
+"""An external teacher: distillation into the largest architecture, and errors."""
 
 from __future__ import annotations
 

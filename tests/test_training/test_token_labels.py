@@ -1,4 +1,4 @@
-"""Labels of tokens: mixing against the published code's examples, the switch, the preprocessor and the head."""
+"""Token labeling: mixing against the published code's examples, the switch, the preprocessor and the head."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""A written file is whole or not there; nothing is left aside except by a kill."""
+"""Writes are atomic, and only a kill leaves temporary files."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Where two pieces of plain data differ: a text a place, short enough for a sentence."""
+"""Differences of JSON data: one short text per place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search that was never run: candidates with plausible scores, for the tests of pictures and report."""
+"""A made-up search: candidates with plausible scores, for the tests of pictures and report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report in a real browser: it is drawn, and nothing is wider than the page."""
+"""The report in a real browser: it renders, and nothing is wider than the page."""
 
 import html
 import re

@@ -48,5 +48,5 @@ def test_names_of_blocks() -> None:
 
 
 def test_nothing_to_draw() -> None:
-    with pytest.raises(VitnasError, match='there is no measurement of conflicts to draw'):
+    with pytest.raises(VitnasError, match='there are no conflict measurements to draw'):
         draw_conflicts([])

@@ -39,7 +39,7 @@ def test_every_space_is_drawn(name, rng):
     assert draws.costs.shape == (3, 4) and draws.codes.shape == (3, 4, len(space.dimensions))
     figure = draw_sampler(draws)
     names = list(dict.fromkeys(dim.name for dim in space.dimensions if len(dim.options) > 1))
-    assert titles(figure) == ['Cost of 4 draws a budget', *('optional blocks' if n == 'blocks' else n for n in names)]
+    assert titles(figure) == ['Cost of 4 draws per budget', *('optional blocks' if n == 'blocks' else n for n in names)]
     figure.draw_without_rendering()
     for axes in figure.axes[1:]:
         assert axes.get_legend().get_window_extent().x0 >= axes.bbox.x1  # beside the areas
@@ -139,7 +139,7 @@ def test_a_space_of_one_and_one_of_many_kinds(rng):
     draws = collect_draws(untrained(space.fix(space.largest())), rng, num_draws=2)
     figure = draw_sampler(draws)
     figure.draw_without_rendering()
-    assert len(draws.budgets) == 1 and titles(figure) == ['Cost of 2 draws a budget']
+    assert len(draws.budgets) == 1 and titles(figure) == ['Cost of 2 draws per budget']
     letters = {letter: [1, 2] for letter in 'abcdefghij'}
     many = SearchSpace.from_dict(dict(family='toy', stages=[dict(depth=0, block={}, **letters)]))
     figure = draw_sampler(made(many, [500, 900]))

@@ -1,4 +1,4 @@
-"""The zoo: names, files and data resolve; what its entries say is true; timm knows them."""
+"""The zoo: names, files and data resolve; the facts of its entries are true; timm knows them."""
 
 import json
 from pathlib import Path

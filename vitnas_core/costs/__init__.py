@@ -1,4 +1,4 @@
-"""What an architecture costs, without building it, and limits on costs. Nothing here knows torch."""
+"""Costs of architectures, without building them, and limits on costs. Nothing here imports torch."""
 
 from .algebra import Count
 from .constraint import Constraint, reachable_range

@@ -1,6 +1,6 @@
-"""The terms of a cost: what a layer holds and what it multiplies.
+"""Terms of a cost: parameters and multiply-accumulates of layers.
 
-A family's cost is written in these terms, in the order of its forward pass. Norms, activations, pooling and sums count
+Each family writes its cost in these terms, in the order of its forward pass. Norms, activations, pooling and sums count
 no multiply-accumulates.
 """
 
@@ -21,7 +21,7 @@ class Count(NamedTuple):
 
 
 NOTHING = Count(0, 0)
-"""The cost of a part that is not there."""
+"""The cost of an absent part."""
 
 
 def add(*counts: Count) -> Count:
@@ -60,7 +60,7 @@ def norm(channels: int) -> Count:
 
 
 def table(*shape: int) -> Count:
-    """Numbers that are looked up or added: tokens, positions, scaling vectors."""
+    """Parameters that are looked up, added or multiplied elementwise: tokens, positions, scaling vectors."""
     return Count(math.prod(shape))
 
 
@@ -70,8 +70,8 @@ def attention(inner: int, queries: int, keys: int, values: int | None = None) ->
     Args:
         inner: Width of the queries of all heads together.
         queries: Number of queries.
-        keys: Number of keys that each of them meets.
-        values: Width of the values of all heads together. Defaults to None: that of the queries.
+        keys: Number of keys per query.
+        values: Width of the values of all heads together. Defaults to None: the width of the queries.
     """
     return Count(0, queries * keys * (inner + (inner if values is None else values)))
 
@@ -81,8 +81,8 @@ def total(stages: Iterable[Sequence[Count]], last: int, width: int, num_classes:
 
     Args:
         stages: The parts of each stage, at least one.
-        last: The last stage that runs; the others only hold their parameters.
-        width: Channels that the head reads.
+        last: Index of the last stage that runs; later ones count only their parameters.
+        width: Input channels of the head.
         num_classes: Classes of the head; 0 for none.
     """
     params, macs = linear(width, num_classes)
@@ -114,7 +114,7 @@ def staged(
 
 
 def grid(size: tuple[int, int], patch_size: int) -> tuple[int, int]:
-    """Rows and columns of patches; sides are padded to whole ones."""
+    """Rows and columns of patches; sides are padded to whole patches."""
     return -(-size[0] // patch_size), -(-size[1] // patch_size)
 
 

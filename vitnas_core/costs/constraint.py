@@ -1,4 +1,4 @@
-"""Limits on costs, and whether a space can meet them."""
+"""Limits on costs, and checks that a space can meet them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ..spaces import Arch, SearchSpace
 from .cost import Cost
 
 Price = Callable[[Arch], Cost]
-"""What prices an architecture, e.g. ``functools.partial(AutoFormer.cost, input_size=224)``."""
+"""Function that prices an architecture, e.g. ``functools.partial(AutoFormer.cost, input_size=224)``."""
 
 _STARTS = 40
-"""From how many architectures :meth:`Constraint.find` looks before it gives up."""
+"""Number of architectures from which :meth:`Constraint.find` starts before it gives up."""
 ENUMERABLE = 20_000
-"""Spaces up to this size are listed where nothing quicker finds an architecture."""
+"""Spaces up to this size are enumerated if nothing faster finds an architecture."""
 
 
 class Constraint:
     """Lower and upper limits on named costs.
 
     Args:
-        limits: Cost name → (low, high), None where there is no limit, e.g.
-            ``dict(macs=(None, 1.4e9), params=(None, 6e6), latency=(None, 0.02))``, the last in seconds.
+        limits: Cost name → (low, high), None for no bound, e.g.
+            ``dict(macs=(None, 1.4e9), params=(None, 6e6), latency=(None, 0.02))``. Latency is in seconds.
             Defaults to None: everything is allowed.
 
     Raises:
-        VitnasError: A name is no cost, or a pair of limits is malformed.
+        VitnasError: A name is not a cost, or a pair of limits is malformed.
     """
 
     def __init__(self, limits: Mapping[str, tuple[float | None, float | None]] | None = None) -> None:
@@ -59,7 +59,7 @@ class Constraint:
         return self.violation(cost) == 0.0
 
     def violation(self, cost: Cost) -> float:
-        """By how much the limits are missed, as a sum of relative excesses; 0 where they are met.
+        """Sum of the relative excesses over the limits; 0 if all are met.
 
         Raises:
             VitnasError: Latency is limited, but the cost has none.
@@ -74,14 +74,14 @@ class Constraint:
         return total
 
     def find(self, space: SearchSpace, price: Price) -> Arch:
-        """An architecture that meets every limit; how a search learns at once that none does.
+        """Find an architecture that meets every limit, so that a search fails at once if there is none.
 
-        Each limit alone is checked against :func:`reachable_range`; all together by descending on
-        :meth:`violation` from the smallest, the largest and drawn architectures. Small spaces are listed in the end.
+        Checks each limit alone against :func:`reachable_range`. Then descends on :meth:`violation` from the smallest,
+        the largest and random architectures. Finally enumerates small spaces.
 
         Raises:
-            InfeasibleError: None does (or, for limits that clash with each other and windows narrower
-                than the steps between architectures, none was found); with the reachable range.
+            InfeasibleError: No architecture was found; the message has the reachable range. One may still exist if
+                limits conflict or are narrower than the steps between architectures.
         """
         called = space.name or f'this {space.family} space'
         ranges = {name: reachable_range(space, price, name) for name in self.limits}
@@ -98,7 +98,7 @@ class Constraint:
             if found[1] == 0.0:
                 return found[0]
             nearest = min(nearest, found, key=lambda pair: pair[1])
-        if space.size() <= ENUMERABLE:  # a window between two steps of the descent
+        if space.size() <= ENUMERABLE:  # the limits may lie between two steps of the descent
             found_all = next((arch for arch in space.iterate() if self.met(price(arch))), None)
             if found_all is not None:
                 return found_all
@@ -120,17 +120,17 @@ class Constraint:
 def reachable_range(space: SearchSpace, price: Price, name: str) -> tuple[float, float]:
     """The least and the greatest value of a cost in a space, found in milliseconds.
 
-    Goes from the smallest and from the largest architecture along single dimensions until none
-    helps. That is exact where each dimension moves the cost in one direction whatever the others are,
-    as more heads, wider tokens or more blocks do; a measured latency does so but for noise.
+    Starts from the smallest and the largest architecture and changes single dimensions until none helps.
+    This is exact if each dimension moves the cost in one direction whatever the others are, as more heads,
+    wider tokens or more blocks do. Measured latency does so up to noise.
 
     Args:
         space: The search space.
-        price: What prices an architecture.
+        price: Function that prices an architecture.
         name: ``'params'``, ``'macs'`` or ``'latency'``.
 
     Raises:
-        VitnasError: Latency is asked for, but the costs have none.
+        VitnasError: ``name`` is latency, but the costs have none.
     """
     least = _descend(space, space.smallest(), lambda arch: _value(price(arch), name))
     most = _descend(space, space.largest(), lambda arch: -_value(price(arch), name))
@@ -148,7 +148,7 @@ def _value(cost: Cost, name: str) -> float:
 
 
 def _descend(space: SearchSpace, arch: Arch, value: Callable[[Arch], float]) -> tuple[Arch, float]:
-    """Change one dimension at a time as long as that lowers the value."""
+    """Change one dimension at a time as long as this lowers the value."""
     best = value(arch)
     improved = True
     while improved and best != 0.0:

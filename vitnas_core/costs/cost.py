@@ -1,16 +1,16 @@
-"""``Cost``: parameters, multiply-accumulates and, where it was measured, latency of one architecture."""
+"""``Cost``: parameters, multiply-accumulates and, if measured, latency of one architecture."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an architecture costs.
+    """The cost of one architecture.
 
     Args:
         params: Number of parameters.
         macs: Multiply-accumulates of one image (what the papers call FLOPs), by the convention of the family.
-        latency: Seconds that a :class:`~vitnas_core.latency.LatencyTable` predicts. Defaults to None: there is none.
+        latency: Seconds that a :class:`~vitnas_core.latency.LatencyTable` predicts. Defaults to None: no table.
     """
 
     params: int

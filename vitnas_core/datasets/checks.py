@@ -1,4 +1,4 @@
-"""What is refused of data before anything is read: choosing architectures on the test set."""
+"""Checks of dataset configs: architectures must not be chosen on the test set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import VitnasError
 
-# They change how samples are read or how many, not which set they belong to.
+# Keys that change how or how many samples are read, not the set to which they belong.
 _READING = ('pipeline', 'indices', 'lazy_init', 'serialize_data', 'max_refetch', 'metainfo', '_scope_')
 
 
@@ -31,10 +31,10 @@ def check_not_test_set(searched: Any, test: Any, where: str) -> None:
     Args:
         searched: The config of the dataloader that architectures are scored on.
         test: The config of the test dataloader, or None.
-        where: What the error calls the first, e.g. ``'train_dataloader of the search'``.
+        where: Name of ``searched`` in the error, e.g. ``'train_dataloader of the search'``.
 
     Raises:
-        VitnasError: A dataset of the first, wrapped or not, is one of the second; pipelines do not matter.
+        VitnasError: The dataloaders share a dataset, wrapped or not; pipelines do not matter.
     """
     if not isinstance(searched, Mapping) or not isinstance(test, Mapping):
         return
@@ -51,15 +51,15 @@ def check_not_test_set(searched: Any, test: Any, where: str) -> None:
 def _identity(dataset: Mapping[str, Any]) -> str:
     known = {name: value for name, value in dataset.items() if name not in _READING}
     if isinstance(known.get('type'), str):
-        known['type'] = known['type'].rpartition('.')[2]  # 'vitnas.Digits' and 'Digits' are one
+        known['type'] = known['type'].rpartition('.')[2]  # 'vitnas.Digits' and 'Digits' are the same
     return plain_text(known)
 
 
 def plain_text(data: Any) -> str:
-    """Configs and other plain data as one text that is the same in every process."""
+    """Serialize configs and other plain data to text that is the same in every process."""
     return json.dumps(data, sort_keys=True, default=_word)
 
 
 def _word(value: Any) -> Any:
-    """Classes and functions in a config by their name; other objects by their text."""
+    """Represent classes and functions by their name, other objects by their text."""
     return getattr(value, '__qualname__', None) or str(value)

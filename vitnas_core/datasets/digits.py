@@ -1,4 +1,4 @@
-"""The handwritten digits that scikit-learn carries: a real classification set without a download."""
+"""The handwritten digits of scikit-learn: a real classification set without a download."""
 
 from typing import Any
 
@@ -16,9 +16,9 @@ class Digits(BaseDataset):
     """1797 real images of 8 x 8 pixels in 10 classes, for tests and quick starts.
 
     They are the test part of the UCI set "Optical Recognition of Handwritten Digits" (E. Alpaydin and
-    C. Kaynak, 1998), which scikit-learn embeds; no image occurs twice. Of each class every fifth image, in
-    the order of the set, is a test image: 1442 training and 355 test images, 34 to 36 test images a class.
-    The split is fixed, without a seed, so that results on it can be compared.
+    C. Kaynak, 1998), which scikit-learn embeds; no image occurs twice. Every fifth image of each class, in
+    the order of the set, is a test image. This gives 1442 training images and 355 test images (34 to 36 per
+    class). The split is fixed, without a seed, so that results on it can be compared.
 
     A sample has ``img``, a ``uint8`` array of shape (8, 8, 3) with the grey value 0..16 scaled to 0..255
     in each channel, and ``gt_label``.
@@ -30,7 +30,7 @@ class Digits(BaseDataset):
         **kwargs: Other arguments of :class:`mmpretrain.datasets.BaseDataset`, such as ``pipeline``.
 
     Raises:
-        DatasetError: If ``split`` is neither.
+        DatasetError: If ``split`` is neither of these.
     """
 
     METAINFO = {'classes': tuple('0123456789')}

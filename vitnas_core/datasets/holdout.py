@@ -18,27 +18,27 @@ _PARTS = ('train', 'holdout')
 
 @DATASETS.register_module()
 class HoldOut:
-    """One part of a training set: what is trained on, or what candidates are compared on.
+    """One part of a training set: training images, or held-out images to compare candidates.
 
-    With the same dataset and seed the parts 'train' and 'holdout' are disjoint and together the whole,
+    With the same dataset and seed, the parts 'train' and 'holdout' are disjoint and together the whole,
     whatever their pipelines. The split is made by position, so both parts must wrap the same samples in the
     same order: the same annotation file, ``filter_cfg`` and ``indices``.
 
-    Of the hold-out part a sample whose pipeline fails raises an error, as in a test set. Elsewhere mmengine
-    takes another random sample; here it takes it from the same part.
+    In the hold-out part, a sample whose pipeline fails raises an error, as in a test set. In the training
+    part, mmengine replaces it by another random sample of that part.
 
     Args:
         dataset (BaseDataset | dict): A training set, or its config. To combine it with a wrapper such as
             ``RepeatDataset``, put that wrapper around this one.
         part (str): 'train' or 'holdout'.
-        per_class (int, optional): The number of hold-out samples of each class. Needs one label a sample.
+        per_class (int, optional): The number of hold-out samples of each class. Needs one label per sample.
         fraction (float, optional): The fraction of samples to hold out, rounded to whole samples. With one
-            label a sample each class gives its share, but never its last sample; other datasets (detection,
-            segmentation, several labels a sample) are split without regard to classes. Exactly one of
-            ``per_class`` and ``fraction`` must be given.
+            label per sample, each class gives its share, but never its last sample. Other datasets (detection,
+            segmentation, several labels per sample) are split without regard to classes. Give exactly one of
+            ``per_class`` and ``fraction``.
         seed (int): Seed of the split's own generator, the same for both parts. Defaults to 0.
         test_dataset (BaseDataset | dict, optional): The test set. If given, a sample of this part that
-            occurs in it (the same file, or the same pixels where images are in memory) is an error.
+            occurs in it (the same file, or the same pixels for images in memory) is an error.
             Defaults to None.
         lazy_init (bool): Whether to split at first use instead of now. Defaults to False.
 
@@ -82,9 +82,9 @@ class HoldOut:
         indices = self._choose().tolist()
         if self.test_dataset is not None:
             _check_not_in_test(self.dataset, indices, self.test_dataset)
-        # A shallow copy, because mmengine's get_subset() shares one memo between all its deep copies, and the
-        # caller's own dataset must stay whole; get_subset_() only rebinds. The subset knows nothing but this
-        # part, so that mmengine's replacement of a failed sample cannot reach into the other.
+        # A copy, because the caller's dataset must stay whole. A shallow one is enough for get_subset_(), which
+        # only rebinds; get_subset() would share one memo between all its deep copies. The subset holds only this
+        # part, so that mmengine cannot replace a failed sample by one of the other part.
         part = copy.copy(self.dataset)
         part.get_subset_(indices)
         part.test_mode = self.part == 'holdout'
@@ -115,7 +115,7 @@ class HoldOut:
 
     @property
     def pipeline(self) -> Any:
-        """The transforms of the dataset; hooks that change a recipe set them."""
+        """The transforms of the dataset; hooks that change the recipe set them."""
         return self.dataset.pipeline
 
     @pipeline.setter
@@ -129,7 +129,7 @@ class HoldOut:
 
     @property
     def CLASSES(self) -> Sequence[str] | None:
-        """Names of the classes, which mmpretrain's ``ClassNumCheckHook`` asks for."""
+        """Names of the classes, for mmpretrain's ``ClassNumCheckHook``."""
         return self.metainfo.get('classes')
 
     @force_full_init
@@ -139,12 +139,12 @@ class HoldOut:
 
     @force_full_init
     def get_cat_ids(self, idx: int) -> list[int]:
-        """The classes of a sample of this part, where the dataset knows them."""
+        """The classes of a sample of this part, if the dataset has them."""
         return self.dataset.get_cat_ids(idx)
 
     @force_full_init
     def get_gt_labels(self) -> np.ndarray:
-        """The labels of this part, where the dataset is one of mmpretrain's."""
+        """The labels of this part, if the dataset is one of mmpretrain's."""
         return self.dataset.get_gt_labels()
 
     @force_full_init
@@ -186,9 +186,9 @@ def choose_holdout(
     Args:
         labels (np.ndarray): The class of each sample, of shape (N, ).
         per_class (int, optional): Hold-out samples of each class.
-        fraction (float, optional): Fraction of all samples, used where ``per_class`` is None.
+        fraction (float, optional): Fraction of all samples, used if ``per_class`` is None.
         seed (int): Seed of the choice.
-        name (str): What to call the dataset in an error. Defaults to 'the dataset'.
+        name (str): Name of the dataset in errors. Defaults to 'the dataset'.
 
     Returns:
         np.ndarray: The positions, class by class.
@@ -213,7 +213,7 @@ def choose_holdout(
 
 
 def _share_out(fraction: float, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Shares of whole samples that add up to the fraction of all: whole parts first, then the largest remainders."""
+    """Whole quotas of classes that add up to the fraction of all: whole parts, then the largest remainders."""
     exact = fraction * sizes
     quotas = np.minimum(np.floor(exact), sizes - 1).astype(np.int64)
     missing = max(0, round(fraction * int(sizes.sum())) - int(quotas.sum()))
@@ -269,7 +269,7 @@ def _check_not_in_test(dataset: BaseDataset, indices: Sequence[int], test_datase
 
 
 def _identity(dataset: BaseDataset, index: int) -> Any:
-    """What makes a sample the same image: its resolved path, or its pixels."""
+    """The identity of an image: its resolved path, or its pixels."""
     info = dataset.get_data_info(index)
     path, image = info.get('img_path'), info.get('img')
     if isinstance(path, str | os.PathLike):

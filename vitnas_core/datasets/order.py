@@ -1,4 +1,4 @@
-"""The order in which hold-out images are read: one random order, the same on every rank and in every run."""
+"""The order of held-out images: random, but the same on every rank and in every run."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ..registry import DATA_SAMPLERS
 
 @DATA_SAMPLERS.register_module()
 class WholeSampler(Sampler):
-    """Every sample of a dataset once, in one fixed random order, all of them on every rank.
+    """Yield every sample of a dataset once, in one fixed random order, on every rank.
 
-    The ranks of a search share out candidates, not images. The order is random so that the first
-    batches are a fair sample of all, which racing and successive halving rely on.
+    The ranks of a search divide candidates, not images. Racing and successive halving need the first
+    batches to be a fair sample of all, hence the random order.
 
     Args:
         dataset: The dataset.
-        seed: Given by mmengine to every sampler; the order does not depend on it, so that a search that
-            goes on later sees the same batches. Defaults to None.
+        seed: Ignored, so that a resumed search sees the same batches; mmengine passes it to every sampler.
+            Defaults to None.
     """
 
     def __init__(self, dataset: Sized, seed: int | None = None) -> None:
         self.order = np.random.default_rng(0).permutation(len(dataset)).tolist()
         self.start = 0
-        """How many samples the next iteration leaves out: those of the batches that are kept already."""
+        """Number of samples that the next iteration skips: those of batches that are already in memory."""
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.order[self.start :])

@@ -25,25 +25,25 @@ from .digits import Digits
 __all__ = ['Scene', 'make_scene', 'write_scenes']
 
 VERSION = 1
-"""Of the pixels: a change of what a seed gives counts it up, so that old folders are not taken for new ones."""
+"""Version of the pixels. Raise it when a seed gives other scenes, so that old folders do not pass for new ones."""
 ORIGINALS = {'train': 'train', 'val': 'test'}
-"""Which split of :class:`Digits` the scenes of a split are made from."""
+"""Split of the scenes → split of :class:`Digits` from which they are made."""
 SETTINGS = 'scenes.json'
 MIN_SIDE = 48
 EDGE, STROKE = 0.12, 0.4
-"""Opacity from which a pixel is the uncertain edge of a stroke, and from which it is the stroke."""
+"""Least opacity of the uncertain edge of a stroke, and of the stroke itself."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One image and what is in it.
+    """One image and its annotations.
 
     Args:
         image (np.ndarray): RGB of type ``uint8`` and shape (H, W, 3).
         masks (np.ndarray): The visible strokes of each digit, ``bool`` of shape (N, H, W); no two overlap.
-        labels (np.ndarray): Which digit each is, of shape (N, ), those in front after those behind.
-        label_map (np.ndarray): ``uint8`` of shape (H, W): 0 the uncertain edge of strokes, 1 the ground,
-            2 to 11 the digits 0 to 9.
+        labels (np.ndarray): Digit of each mask, of shape (N, ), from back to front.
+        label_map (np.ndarray): ``uint8`` of shape (H, W): 0 for the uncertain edge of strokes, 1 for the ground,
+            2 to 11 for the digits 0 to 9.
     """
 
     image: np.ndarray
@@ -56,12 +56,12 @@ def make_scene(rng: np.random.Generator, digits: np.ndarray, labels: np.ndarray,
     """Paste two to six digits on a textured canvas.
 
     Their sides are 0.25 to 0.55 of the canvas's shorter side, mostly about a third. They may overlap, but each
-    is whole inside the canvas and stays at least half visible.
+    lies fully inside the canvas and stays at least half visible.
 
     Args:
-        rng (np.random.Generator): Where all randomness comes from.
+        rng (np.random.Generator): Source of all randomness.
         digits (np.ndarray): Digits to choose from, ``uint8`` of shape (K, h, w), bright on black.
-        labels (np.ndarray): Which digit each is, 0 to 9, of shape (K, ).
+        labels (np.ndarray): Their labels, 0 to 9, of shape (K, ).
         size (tuple[int, int]): Height and width of the canvas.
 
     Raises:
@@ -107,8 +107,8 @@ def write_scenes(
     """Write scenes into a folder, for mmdet's ``CocoDataset`` and for mmseg's ``BaseSegDataset``.
 
     Training scenes are made from the training images of :class:`Digits`, validation scenes from its test
-    images. Scene i of a split depends on the seed, the split, i and the size, not on how many there are.
-    The folder appears when it is complete::
+    images. Scene i of a split depends on the seed, the split, i and the size, not on the number of scenes.
+    The folder appears only when it is complete::
 
         train/000000.png ...   val/000000.png ...                  images
         annotations/instances_train.json, instances_val.json       boxes and visible masks, as in COCO
@@ -124,7 +124,7 @@ def write_scenes(
         overwrite (bool): Whether to replace scenes that are already in the folder. Defaults to False.
 
     Returns:
-        bool: Whether they were written; False if the folder holds the scenes of these settings already.
+        bool: Whether scenes were written; False if the folder already holds the scenes of these settings.
 
     Raises:
         DatasetError: If an argument is out of range, or the folder holds something else.
@@ -189,7 +189,7 @@ def _read_originals(split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_digit(rng: np.random.Generator, digit: np.ndarray, canvas_side: int) -> np.ndarray:
-    """The opacity of a digit, enlarged bicubically, turned and stretched a little, cropped to its ink."""
+    """The opacity of a digit: enlarged bicubically, slightly rotated and stretched, cropped to its ink."""
     side = rng.triangular(0.25, 0.33, 0.55) * canvas_side
     stretch = np.exp(rng.uniform(-0.15, 0.15))
     angle = np.deg2rad(rng.uniform(-15, 15))
@@ -207,7 +207,7 @@ def draw_digit(rng: np.random.Generator, digit: np.ndarray, canvas_side: int) ->
 
 
 def place(rng: np.random.Generator, ink: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The ink somewhere on an empty canvas, wholly inside it."""
+    """Place ink at a random position on an empty canvas, fully inside it."""
     top, left = (int(rng.integers(room - side + 1)) for room, side in zip(size, ink.shape))
     canvas = np.zeros(size, dtype=np.float32)
     canvas[top : top + ink.shape[0], left : left + ink.shape[1]] = ink
@@ -234,7 +234,7 @@ def make_canvas(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
 
 
 def light_colour(rng: np.random.Generator, hue: float) -> np.ndarray:
-    """A colour of a stroke, RGB from 0 to 255; hues repeat at whole numbers."""
+    """A light colour for a stroke, RGB from 0 to 255; hues repeat at whole numbers."""
     return 255 * np.array(colorsys.hsv_to_rgb(hue % 1, rng.uniform(0.05, 0.5), rng.uniform(0.75, 1)))
 
 
@@ -251,8 +251,8 @@ def _annotate(mask: np.ndarray, label: int) -> dict:
 
 
 def _encode(mask: np.ndarray) -> list[list[float]] | dict:
-    """Polygons where they give back the same pixels; else, such as with holes, a compressed run-length code."""
-    # Of the mask at twice its size, contours run a quarter pixel inside the border and enclose all pixel centres.
+    """Encode a mask as polygons if they reproduce its pixels, else (e.g. with holes) as a run-length code."""
+    # At twice the size, contours run a quarter pixel inside the border and enclose all pixel centres.
     doubled = mask.astype(np.uint8).repeat(2, 0).repeat(2, 1)
     contours, _ = cv2.findContours(doubled, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     polygons = [((contour.reshape(-1) + 0.5) / 2).tolist() for contour in contours]
@@ -268,10 +268,10 @@ def _write_png(path: Path, image: np.ndarray) -> None:
 
 
 def _is_there(folder: Path, settings: dict, overwrite: bool) -> bool:
-    """Whether the folder holds what would be written.
+    """Whether the folder already holds the scenes of these settings.
 
     Raises:
-        DatasetError: It holds something else that may not be replaced.
+        DatasetError: It holds something else that must not be replaced.
     """
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
@@ -292,7 +292,7 @@ def _is_there(folder: Path, settings: dict, overwrite: bool) -> bool:
 
 
 def _move_into_place(aside: Path, folder: Path, settings: dict, overwrite: bool) -> bool:
-    """Rename the complete folder; False if another process was faster with the same."""
+    """Rename the complete folder; return False if another process wrote the same scenes first."""
     if _is_there(folder, settings, overwrite):
         return False
     old = aside.with_suffix('.old')

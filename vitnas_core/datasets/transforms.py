@@ -1,4 +1,4 @@
-"""Transforms of scope ``vitnas``: single digits that look as those in the scenes do."""
+"""Transforms of scope ``vitnas``: single digits that look like those in the scenes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..registry import TRANSFORMS
 from .scenes import draw_digit, light_colour, make_canvas, place
 
 _LARGEST = 0.7
-"""Sides of the image to those of a scene with digits of this size: the largest digit, turned, just finds room."""
+"""Ratio of the image's side to the side of a scene with equal digits; the largest rotated digit just fits."""
 
 
 @TRANSFORMS.register_module()
 class DrawDigit(BaseTransform):
-    """Show one digit as the scenes show several: somewhere on a texture, tilted, in a random size and a light colour.
+    """Draw one digit as in the scenes: at a random place on a texture, tilted, in a random size and a light colour.
 
-    Drawn by the code that makes the scenes, to train a backbone for them on images with one label.
+    Trains a backbone for the scenes on images with one label. The code of the scenes draws the digit.
 
     **Required Keys:** ``img``, of shape (8, 8, 3), as :class:`Digits` gives it; ``sample_idx`` with a seed.
     **Modified Keys:** ``img``, now of shape (size, size, 3).
@@ -25,8 +25,8 @@ class DrawDigit(BaseTransform):
     Args:
         size (int): Side of the image. Digits are as large as those in scenes of the height ``size / 0.7``.
             Defaults to 56.
-        seed (int, optional): Draw a sample in the same way each time, by this seed and its index: for images to
-            compare networks on. Defaults to None: anew each time.
+        seed (int, optional): With the sample's index, makes each drawing the same every time, e.g. for held-out
+            images. Defaults to None: a new drawing every time.
 
     Raises:
         DatasetError: If ``size`` or ``seed`` is too small, or ``img`` is not a digit.

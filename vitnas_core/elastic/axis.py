@@ -1,4 +1,4 @@
-"""``Axis``: channels that several layers have in common, and how many of them are active."""
+"""``Axis``: channels of several layers, and the number of active ones."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from .sharing import Channels
 
 
 class Axis:
-    """Channels that several layers have in common, such as the width of the tokens or the heads of a block.
+    """Common channels of several layers, such as the width of the tokens or the heads of a block.
 
-    Layers are built between axes. An architecture is activated by setting the width of every axis; the layers follow.
+    Layers are built between axes. Activate an architecture by setting the width of every axis; the layers follow.
 
     Args:
-        most: How many channels the weights have.
-        channels: Which channels a width uses. Defaults to None: the first ones.
-        sortable: Whether the channels may be reordered by their importance. Defaults to False.
+        most: Number of channels of the weights.
+        channels: Channels that each width uses. Defaults to None: the first ones (prefix sharing).
+        sortable: Whether the channels may be reordered by importance. Defaults to False.
     """
 
     entries = 1
-    """How many entries of a weight belong to one channel."""
+    """Entries of a weight per channel."""
 
     def __init__(self, most: int, channels: Channels | None = None, sortable: bool = False) -> None:
         self.most, self.channels, self.sortable = most, channels, sortable
@@ -29,7 +29,7 @@ class Axis:
 
     @classmethod
     def of(cls, size: int | Axis) -> Axis:
-        """An axis as it is; a number becomes an axis that always has that width."""
+        """Return an axis as it is; turn a number into an axis of that fixed width."""
         return size if isinstance(size, Axis) else cls(size)
 
     @property
@@ -39,41 +39,41 @@ class Axis:
 
     @property
     def width(self) -> int:
-        """How many channels are active."""
+        """Number of active channels."""
         return self._width
 
     @property
     def mask(self) -> Tensor | None:
-        """Which channels each sample has, (B, most); None where all samples have the same."""
+        """Mask of the channels of each sample, (B, most); None if all samples have the same."""
         return self._mask
 
     def set(self, width: int, mask: Tensor | None = None) -> None:
         """Activate a width.
 
         Args:
-            width: How many channels are active.
-            mask: Which of them each sample has, (B, most). Defaults to None: all samples have the same.
+            width: Number of active channels.
+            mask: Mask of the channels of each sample, (B, most). Defaults to None: all samples have the same.
         """
         self._width, self._mask = width, mask
 
     def times(self, entries: int) -> Axis:
-        """The same channels where each has several entries, e.g. the queries, keys and values of a head."""
+        """The same channels with several entries each, e.g. the queries, keys and values of a head."""
         return _Multiple(self, entries)
 
     def active(self, width: int) -> Tensor:
-        """Which channels a width uses, (most,)."""
+        """Mask of the channels that a width uses, (most,)."""
         return torch.arange(self.most) < width if self.channels is None else self.channels.mask(width)
 
     def take(self, tensor: Tensor, width: int) -> Tensor:
-        """The first ``width`` active entries of the last dimension of a tensor of full width, as a view if possible."""
+        """Cut the last dimension of a full-width tensor to the channels of a width, as a view if possible."""
         return tensor[..., :width] if self.channels is None else self.channels.take(tensor, tensor.ndim - 1, width)
 
     def pad(self, tensor: Tensor, dim: int) -> Tensor:
-        """Put zeros in place of inactive channels, so that a neck or head of full width takes the features.
+        """Fill inactive channels with zeros, so that a full-width neck or head accepts the features.
 
         Args:
             tensor: The active channels.
-            dim: Which dimension they lie on.
+            dim: Dimension of the channels.
         """
         missing = self.most - tensor.shape[dim]
         if missing == 0:
@@ -86,7 +86,7 @@ class Axis:
 
 
 class _Multiple(Axis):
-    """An axis with several entries per channel of another; its width and mask follow that one's."""
+    """An axis with several entries per channel of another axis, whose width and mask it follows."""
 
     def __init__(self, source: Axis, entries: int) -> None:
         channels = None if source.channels is None else source.channels.times(entries)
@@ -111,4 +111,4 @@ class _Multiple(Axis):
 
 
 Axes = dict[str, tuple[Axis | None, ...]]
-"""The axes of the leading dimensions of a module's own weights, by name; None where a dimension is never cut."""
+"""Axes of the leading dimensions of a module's own weights, by name; None for a dimension that is never cut."""

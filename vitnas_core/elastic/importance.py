@@ -16,7 +16,7 @@ class Reorder(NamedTuple):
     Args:
         weight: The weight.
         dim: The dimension.
-        order: Which old entry comes to each place.
+        order: Index of the old entry for each new position.
     """
 
     weight: Tensor
@@ -24,12 +24,12 @@ class Reorder(NamedTuple):
     order: Tensor
 
     def apply(self, tensor: Tensor) -> None:
-        """Reorder a tensor of the weight's shape in place: the weight itself, or what an optimizer keeps of it."""
+        """Reorder a tensor of the weight's shape in place: the weight itself, or its optimizer state."""
         tensor.copy_(tensor.index_select(self.dim, self.order))
 
 
 class _Use(NamedTuple):
-    """A weight that has an axis along a dimension; linear layers decide the importance, tables only move along."""
+    """A weight with an axis along a dimension; linear layers decide the importance, other weights only follow."""
 
     weight: Tensor
     dim: int
@@ -39,9 +39,9 @@ class _Use(NamedTuple):
 
 @torch.no_grad()
 def importance_orders(network: nn.Module) -> list[Reorder]:
-    """New orders of all sortable axes, most important channel first; what the network computes at full width stays.
+    """Find new orders of all sortable axes, most important channel first; full-width outputs stay the same.
 
-    A channel is as important as the sum of the magnitudes of all its weights in linear layers.
+    The importance of a channel is the sum of the magnitudes of all its weights in linear layers.
     """
     changes = []
     for axis, uses in _uses(network).items():
@@ -69,5 +69,5 @@ def _uses(network: nn.Module) -> dict[Axis, list[_Use]]:
 
 
 def _spread(order: Tensor, entries: int) -> Tensor:
-    """The order of single entries, of which each channel has several."""
+    """Expand an order of channels to an order of their entries."""
     return (order[:, None] * entries + torch.arange(entries, device=order.device)).flatten()

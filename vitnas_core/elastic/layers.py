@@ -1,10 +1,10 @@
-"""Layers between axes: an active width is a view of the weight, never a copy.
+"""Layers between axes: an active width is a view of the weight, or a copy where a cyclic run wraps around.
 
-The input width is read from the input, the output width from the output's axis. At full width the parameter itself is
-used, so that a fixed network shows no trace of elasticity in its profile.
+A layer reads its input width from the input and its output width from the output's axis. At full width it uses the
+parameter itself, so that the profile of a fixed network shows no slicing.
 
-In a masked pass, where the samples of a batch have different widths, layers run at full width. Norms and linear layers
-then leave out the channels that a sample lacks; what other layers make of those channels is never read.
+In a masked pass, the samples of a batch have different widths and layers run at full width. Norms and linear layers
+leave out the channels that a sample lacks. Outputs of other layers in those channels are never read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ElasticLinear(nn.Linear):
         inputs: Axis of the input, or a fixed width.
         outputs: Axis of the output, or a fixed width.
         bias: Whether there is a bias. Defaults to True.
-        normed: Whether the input comes from a norm, which has left out what a sample lacks already. Defaults to False.
+        normed: Whether the input comes from a norm, which already zeroes missing channels. Defaults to False.
     """
 
     def __init__(self, inputs: int | Axis, outputs: int | Axis, bias: bool = True, normed: bool = False) -> None:
@@ -35,16 +35,16 @@ class ElasticLinear(nn.Linear):
         self.inputs, self.outputs, self.normed = source, target, normed
         self.axes: Axes = {'weight': (target, source), 'bias': (target,)}
         self.pool: GradientPool | None = None
-        """Where the slices of one pass gather their gradients."""
+        """Gathers the gradients of the slices of one pass."""
 
     def cut(self, in_features: int) -> Tensor:
-        """The part of the weight that an input of so many features meets."""
+        """The part of the weight for an input width and the active output width."""
         if self.pool is not None:
             return self.pool.cut(self.outputs.width, in_features)
         return take(self.weight, (self.outputs.width, self.outputs.channels), (in_features, self.inputs.channels))
 
     def cut_bias(self) -> Tensor | None:
-        """The part of the bias that the active width has."""
+        """The part of the bias for the active output width."""
         return None if self.bias is None else take(self.bias, (self.outputs.width, self.outputs.channels))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,8 +61,8 @@ class ElasticConv2d(nn.Conv2d):
         inputs: Axis of the input channels, or a fixed number.
         outputs: Axis of the filters, or a fixed number.
         kernel_size: Side of a filter.
-        stride: Pixels from one position to the next. Defaults to 1.
-        padding: Zeros around the image. Defaults to 0.
+        stride: Stride of the convolution. Defaults to 1.
+        padding: Width of the zero padding. Defaults to 0.
         bias: Whether there is a bias. Defaults to True.
     """
 
@@ -80,7 +80,7 @@ class ElasticConv2d(nn.Conv2d):
         self.inputs, self.outputs = source, target
         self.axes: Axes = {'weight': (target, source), 'bias': (target,)}
         self.pool: GradientPool | None = None
-        """Where the slices of one pass gather their gradients."""
+        """Gathers the gradients of the slices of one pass."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to (B, in, H, W) and return (B, width, H', W')."""
@@ -93,12 +93,12 @@ class ElasticConv2d(nn.Conv2d):
 
 
 class ElasticDepthwiseConv2d(nn.Conv2d):
-    """A depth-wise convolution along an axis, with its largest filters or the centre of them.
+    """A depth-wise convolution along an axis, with its largest filters or their centres.
 
     Args:
         channels: Axis of the channels, or a fixed number.
-        kernel_size: Side of the largest filter, an odd number; the image is padded with half the active one.
-        stride: Pixels from one position to the next. Defaults to 1.
+        kernel_size: Side of the largest filter, an odd number. The padding is half the active side.
+        stride: Stride of the convolution. Defaults to 1.
         bias: Whether there is a bias. Defaults to True.
     """
 
@@ -112,8 +112,8 @@ class ElasticDepthwiseConv2d(nn.Conv2d):
         """Filter each channel of (B, width, H, W) by itself.
 
         Args:
-            x: The maps.
-            side: The active side of the filters. Defaults to None: the largest.
+            x: Feature maps.
+            side: Active side of the filters. Defaults to None: the largest.
         """
         side = self.kernel_size[0] if side is None else side
         active = (x.shape[1], self.axis.channels)
@@ -123,10 +123,10 @@ class ElasticDepthwiseConv2d(nn.Conv2d):
 
 
 class ElasticBatchNorm2d(nn.BatchNorm2d):
-    """A batch norm of the channels that arrive, with the first entries of gain, bias and running statistics.
+    """A batch norm over the channels of its input, with the first entries of gain, bias and running statistics.
 
-    Statistics that training leaves are those of many architectures: recalibrate them for one before it is scored.
-    ``num_batches_tracked`` stays as it is.
+    Training mixes the statistics of many architectures: recalibrate them for one before you score it.
+    ``num_batches_tracked`` is not updated.
 
     Args:
         channels: Axis of the channels, or a fixed number.

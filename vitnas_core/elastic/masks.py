@@ -1,4 +1,4 @@
-"""Channels that only some samples of a batch have: how architectures of different widths share one pass."""
+"""Masks of channels, so that architectures of different widths share one pass."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ def keep(x: Tensor, mask: Tensor | None) -> Tensor:
 
     Args:
         x: (B, …, C).
-        mask: Which channels each sample has, (B, C); None: all.
+        mask: Mask of the channels of each sample, (B, C); None for all channels.
     """
     return x if mask is None else x * _along(mask, x)
 
 
 def masked_layer_norm(x: Tensor, mask: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """The layer norm of each sample over the channels that it has; zeros in the others.
+    """Layer norm of each sample over its own channels; zeros in the others.
 
-    What ViT-ResNAS (Sec. 2.3) calls recalibrated statistics. The deviation is taken from the mean, as squares of
-    values far from zero would cancel.
+    ViT-ResNAS (Sec. 2.3) calls this recalibrated statistics. The variance is the mean of squared deviations:
+    E[x²] − E[x]² would cancel for values far from zero.
 
     Args:
-        x: (B, …, C); what it holds in channels that a sample lacks does not count.
-        mask: Which channels each sample has, (B, C); at least one.
+        x: (B, …, C); values in channels that a sample lacks are ignored.
+        mask: Mask of the channels of each sample, (B, C); at least one per sample.
         weight: (C,).
         bias: (C,).
         eps: Added to the variance.
     """
     kept = _along(mask, x)
     count = kept.sum(-1, keepdim=True)
-    x = x.to(torch.promote_types(x.dtype, torch.float32))  # as torch's own under autocast
+    x = x.to(torch.promote_types(x.dtype, torch.float32))  # as torch's layer norm under autocast
     centred = (x - (x * kept).sum(-1, keepdim=True) / count) * kept
     variance = centred.square().sum(-1, keepdim=True) / count
     return (centred * (variance + eps).rsqrt() * weight + bias) * kept

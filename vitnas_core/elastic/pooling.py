@@ -1,7 +1,7 @@
-"""Gradients of many slices of one weight, gathered in one place.
+"""Gather the gradients of many slices of one weight.
 
-The gradient of a slice is, to autograd, a tensor of the whole weight's size that is zero elsewhere: with sixteen
-architectures in a pass, sixteen of them are filled and added. Here each slice adds its part to one tensor.
+Autograd makes the gradient of a slice a tensor of the whole weight's size, zero elsewhere. With sixteen architectures
+in a pass, it fills and adds sixteen of them. Here each slice adds its part to one tensor.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .slicing import prefix
 class GradientPool:
     """The slices of a weight in one forward pass.
 
-    A handle without entries stands between the weight and its slices, so that autograd itself knows when all slices
-    that take part in a backward pass have added theirs.
+    An empty tensor, the handle, stands between the weight and its slices. Autograd therefore knows when all slices of
+    a backward pass have added their gradients.
 
     Args:
-        weight: The weight; it gets its gradient once a backward pass, as any other does.
+        weight: The weight; it gets its gradient once per backward pass, as any other does.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -35,7 +35,7 @@ class GradientPool:
 
 
 class _Sum:
-    """A weight and the sum of its slices' gradients; it knows no handle, so that nothing holds itself alive."""
+    """A weight and the sum of its slices' gradients; a reference to the handle would be a cycle."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight
@@ -71,7 +71,7 @@ class _Slice(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, handle: Tensor, gathered: _Sum, sizes: tuple[int, ...]) -> Tensor:
         ctx.gathered, ctx.sizes = gathered, sizes
-        return prefix(gathered.weight.detach(), *sizes)  # never the very tensor: it would hold itself alive
+        return prefix(gathered.weight.detach(), *sizes)  # a new tensor: returning the same one would make a cycle
 
     @staticmethod
     @once_differentiable

@@ -1,4 +1,4 @@
-"""Tables of absolute positions, for any grid."""
+"""Tables of absolute positions for any grid."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def resize_positions(table: Tensor, source: tuple[int, int], target: tuple[int, 
 
     Args:
         table: The positions.
-        source: Rows and columns that they are for.
-        target: Rows and columns that are wanted.
-        tokens: How many leading ones, such as the class token's, have no place on the grid and stay. Defaults to 0.
+        source: Rows and columns of the table.
+        target: Rows and columns of the result.
+        tokens: Number of leading entries outside the grid, such as the class token's; they stay. Defaults to 0.
     """
     if source == target:
         return table
@@ -30,12 +30,12 @@ def resize_positions(table: Tensor, source: tuple[int, int], target: tuple[int, 
 
 @dataclass(frozen=True)
 class PositionTable:
-    """For which grid a network stores absolute positions (1, tokens + h·w, C).
+    """The grid of a network's absolute positions (1, tokens + h·w, C).
 
     Args:
         grid: Rows and columns.
-        grid_of: The grid of an image size.
-        tokens: How many leading entries have no place on the grid. Defaults to 0.
+        grid_of: Maps an image size to its grid.
+        tokens: Number of leading entries outside the grid. Defaults to 0.
     """
 
     grid: tuple[int, int]
@@ -43,12 +43,12 @@ class PositionTable:
     tokens: int = 0
 
     def fit(self, weights: dict[str, Any], name: str, img_size: tuple[int, int] | None) -> None:
-        """Resize the positions of another image size, in place.
+        """Resize stored positions of another image size to this grid, in place.
 
         Args:
-            weights: Weights by name; they need not have this one.
+            weights: Weights by name; the table may be missing.
             name: The name of the table.
-            img_size: The image size; if it is None, the grid is this one if it has as many entries, else a square.
+            img_size: Image size of the stored positions. None: they have this grid if the number fits, else a square.
         """
         stored = weights.get(name)
         if stored is None or stored.ndim != 3:

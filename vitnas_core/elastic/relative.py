@@ -1,14 +1,14 @@
 """AutoFormer's 2-D relative positions on keys and values, exact, in one fused attention for any H × W.
 
-As published, the tables are expanded to two tensors of N × N × d a layer. Here the score of a pair
-is an inner product of longer vectors: for a fixed query, the term depends on the key only through
-its row and its column, so the query carries one number for each row and each column of the grid and
-the key carries one-hots. The same one-hots appended to the value make the attention return how much
-weight lies on each row and column, from which the values' term follows.
+The published code expands the tables to two tensors of N × N × d per layer. Here the score of a pair is
+an inner product of longer vectors. For a fixed query, the position term depends only on the key's row and
+column. So the query carries one number per row and column of the grid, and the key carries one-hots. The
+same one-hots, appended to the value, make the attention return the weight on each row and column. The
+values' term follows from these weights.
 
-The term of the class token (row 0 of the tables) is subtracted from every score, which softmax does
-not see; so only pairs of patches need extra numbers, and on the value side one entry for the weight
-that lies on the class token.
+The term of the class token (row 0 of the tables) is subtracted from every score, which does not change the
+softmax. So only pairs of patches need extra numbers. The value side needs one more entry, for the weight on
+the class token.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from torch import Tensor, nn
 from .attention import attend
 
 _LANES = 16
-"""Vectors are filled up with zeros to a multiple of this: kernels are a quarter slower at odd lengths."""
+"""Vectors are zero-padded to a multiple of this: kernels are a quarter slower at odd lengths."""
 
 
 @dataclass(frozen=True)
 class TokenGrid:
-    """What relative positions need to know of a grid of tokens.
+    """A grid of tokens with the lookups that relative positions need.
 
-    Made once a forward pass (0.2 ms) and used by every block, not kept: a cache would keep the fake
-    tensors of an export, too.
+    Made once per forward pass (0.2 ms) and used by every block. It is not cached: a cache would also keep
+    the fake tensors of an export.
 
     Args:
         height: Rows of patches.
         width: Columns of patches.
-        one_hots: (1 + H·W, extra): is it the class token, which row, which column, filler.
+        one_hots: (1 + H·W, extra): class token, row, column, zero padding.
         rows: Table rows of all pairs of grid rows, (H queries, H keys).
         columns: Likewise for grid columns, (W, W).
     """
@@ -70,12 +70,12 @@ class RelativePositions2D(nn.Module):
     score(i, j) = scale · q_i · (k_j + Kv[row_j − row_i] + Kh[col_j − col_i]),
     out(i) = Σ_j p_ij (v_j + Vv[row_j − row_i] + Vh[col_j − col_i]).
 
-    Token 0 is the class token; row 0 of each table serves the pairs that it takes part in, row
-    ``reach + 1 + o`` the offset ``o``, clipped to ±``reach``. Shared by all heads.
+    Token 0 is the class token. Row 0 of each table is for pairs with the class token, row ``reach + 1 + o``
+    for the offset ``o``, clipped to ±``reach``. All heads share the tables.
 
     Args:
         head_dim: Size of a head.
-        reach: Largest offset that is told apart. Defaults to 14.
+        reach: Largest offset with its own row. Defaults to 14.
     """
 
     def __init__(self, head_dim: int, reach: int = 14) -> None:
@@ -94,7 +94,7 @@ class RelativePositions2D(nn.Module):
             q: Queries (B, heads, 1 + H·W, d), class token first. ``k`` and ``v`` likewise.
             k: Keys.
             v: Values.
-            grid: Where the tokens lie.
+            grid: Grid of the tokens.
             drop: Dropout of the attention weights. Defaults to 0.
 
         Returns:
@@ -108,7 +108,7 @@ class RelativePositions2D(nn.Module):
         columns = F.embedding(grid.columns, self.key_horizontal)
         patches = q[:, :, 1:].unflatten(2, (grid.height, grid.width))
         terms = torch.cat([_along_rows(patches, rows.mT), _along_columns(patches, columns.mT)], -1).flatten(2, 3)
-        # Nothing for the class token, as key (first column) and as query (first row).
+        # Zeros for the class token as key (first column) and as query (first row).
         terms = F.pad(terms, (1, filler, 1, 0))
         keys, values = torch.cat([k, hot], -1), torch.cat([v, hot], -1)
         out = attend(torch.cat([q, terms], -1), keys, values, drop, scale=d**-0.5)
@@ -122,7 +122,7 @@ class RelativePositions2D(nn.Module):
         columns = F.embedding(grid.columns, self.value_horizontal)
         by_row, by_column = (w[:, :, 1:].unflatten(2, (grid.height, grid.width)) for w in (on_rows, on_columns))
         patches = (_along_rows(by_row, rows) + _along_columns(by_column, columns)).flatten(2, 3)
-        # Every pair of the class token as query has the base vector: weight on itself and on all patches.
+        # With the class token as query, every pair has the base vector: itself and all patches.
         whole = on_class[:, :, :1] + on_rows[:, :, :1].sum(-1, keepdim=True)
         return torch.cat([whole * base, patches + on_class[:, :, 1:] * base], 2)
 

@@ -1,4 +1,4 @@
-"""Switchable scaling: architectures of different widths scale a branch by vectors of their own (NASViT, Sec. 3)."""
+"""Switchable scaling: each width scales a branch by its own vector (NASViT, Sec. 3)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from ..errors import ArchError
 
 INIT = 1e-4
-"""What vectors begin with; the paper takes CaiT's value."""
+"""Initial value of the vectors; the paper takes CaiT's."""
 
 
 class SwitchableScale(nn.Module):
     """A private vector w[c, d] for each width c at the output of a branch of layer d: w ⊙ x.
 
     Args:
-        widths: The widths that there are.
+        widths: All widths.
     """
 
     def __init__(self, widths: Iterable[int]) -> None:
@@ -26,17 +26,17 @@ class SwitchableScale(nn.Module):
 
     @staticmethod
     def pair(widths: Iterable[int] | None) -> tuple[nn.Module, nn.Module]:
-        """Scalings of a block's two kinds of branches; without widths they do nothing."""
+        """Scalings of a block's two kinds of branches; identities if ``widths`` is None."""
         if widths is None:
             return nn.Identity(), nn.Identity()
         return SwitchableScale(widths), SwitchableScale(widths)
 
     @staticmethod
     def check(scale: nn.Module, path: str, width: int) -> None:
-        """Check that a scaling, if it is one, has a vector for a width.
+        """Check that a :class:`SwitchableScale` has a vector for a width; accept any other module.
 
         Raises:
-            ArchError: It has none.
+            ArchError: There is no such vector.
         """
         if type(scale) is SwitchableScale and str(width) not in scale.vectors:
             raise ArchError(f'{path} is {width}; scaling vectors are there for {", ".join(scale.vectors)}')

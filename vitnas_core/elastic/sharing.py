@@ -1,8 +1,8 @@
-"""Weight sharing: which channels of the widest layer a width uses (ViTAS, Sec. 4 and A.11).
+"""Patterns of weight sharing: the channels of the widest layer that each width uses (ViTAS, Sec. 4 and A.11).
 
-*Ordinal*: the first ones. *Bilateral* (BCNet): the first ones and, in a pass of its own, the last ones. *Cyclic*: a run
-on the ring of all channels, so placed that channels are trained equally often (Eq. 12) and with nearly equal influence
-(Eq. 13).
+*Ordinal*: the first channels. *Bilateral* (BCNet): the first channels and, in a second pass, the last ones. *Cyclic*: a
+run on the ring of all channels. Runs are placed so that all channels are trained equally often (Eq. 12) and with nearly
+equal influence (Eq. 13).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from torch import Tensor
 from ..errors import VitnasError
 
 PATTERNS = ('ordinal', 'bilateral', 'cyclic')
-"""How architectures of different widths may share channels."""
+"""Names of the patterns."""
 
 MOST_GROUPS = 16
-"""Into how many groups the channels of an axis are divided at most."""
+"""Largest number of groups for the channels of an axis."""
 
 
 class Pattern:
-    """How the layers of a backbone share channels.
+    """Sharing pattern of the layers of a backbone.
 
     Args:
         name: ``'ordinal'``, ``'bilateral'`` or ``'cyclic'``.
 
     Raises:
-        VitnasError: It is none of these.
+        VitnasError: ``name`` is none of these.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,15 +38,15 @@ class Pattern:
             raise VitnasError(f'`sharing` should be one of {", ".join(PATTERNS)}, but got {name!r}')
         self.name = name
         self.side = 'left'
-        """From which end channels are taken, of a bilateral pattern."""
+        """End from which a bilateral pattern takes channels."""
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """From which ends a width takes its channels."""
+        """Ends from which a width takes its channels."""
         return ('left', 'right') if self.name == 'bilateral' else ('left',)
 
     def each_side(self) -> Iterator[str]:
-        """Take channels from each end in turn, and then from the left again."""
+        """Take channels from each end in turn, then reset to the left end."""
         try:
             for side in self.sides:
                 self.side = side
@@ -55,31 +55,31 @@ class Pattern:
             self.side = 'left'
 
     def channels(self, most: int, widths: Iterable[int]) -> Channels | None:
-        """The channels of an axis; None where every width takes the first ones.
+        """Channels of an axis; None for prefix sharing.
 
         Args:
-            most: How many there are.
-            widths: How many architectures use.
+            most: Number of channels.
+            widths: Widths that architectures use.
         """
         offered = sorted({*widths, most})
         return None if self.name == 'ordinal' or len(offered) == 1 else Channels(self, most, offered)
 
 
 class Channels:
-    """The channels of an axis that layers have in common, such as the width of the tokens.
+    """Channels of an axis under a sharing pattern.
 
     Args:
-        pattern: How they are shared.
-        most: How many there are.
-        widths: How many architectures use.
-        entries: How many entries of a weight belong to one, those of one together. Defaults to 1.
+        pattern: The sharing pattern.
+        most: Number of channels.
+        widths: Widths that architectures use.
+        entries: Entries of a weight per channel, stored side by side. Defaults to 1.
     """
 
     def __init__(self, pattern: Pattern, most: int, widths: Sequence[int], entries: int = 1) -> None:
         self.pattern, self.most, self.widths, self.entries = pattern, most, tuple(widths), entries
 
     def times(self, entries: int) -> Channels:
-        """The same channels on an axis where each has several entries, e.g. the queries, keys and values of a head."""
+        """The same channels with several entries each, e.g. the queries, keys and values of a head."""
         return Channels(self.pattern, self.most, self.widths, entries)
 
     def start(self, width: int) -> int:
@@ -91,20 +91,20 @@ class Channels:
         return 0 if self.pattern.side == 'left' else self.most - width
 
     def parts(self, size: int) -> list[tuple[int, int]]:
-        """(first entry, number of entries) of the runs that ``size`` entries are, in the order of the axis."""
+        """Contiguous runs of ``size`` active entries, as (first entry, number of entries) in the order of the axis."""
         start, whole = self.start(size // self.entries) * self.entries, self.most * self.entries
         beyond = start + size - whole
         return [(start, size)] if beyond <= 0 else [(0, beyond), (start, size - beyond)]
 
     def take(self, tensor: Tensor, axis: int, size: int) -> Tensor:
-        """The entries of ``size`` along an axis: a view, or two joined where the run goes on at the beginning."""
+        """Cut an axis to ``size`` active entries: a view, or two parts joined if the run wraps around."""
         if size == tensor.shape[axis]:
             return tensor
         runs = [tensor.narrow(axis, first, count) for first, count in self.parts(size)]
         return runs[0] if len(runs) == 1 else torch.cat(runs, axis)
 
     def mask(self, width: int) -> Tensor:
-        """Which channels a width uses, (most,)."""
+        """Mask of the channels that a width uses, (most,)."""
         return self.put(torch.ones(width, dtype=torch.bool), 0)
 
     def put(self, tensor: Tensor, axis: int) -> Tensor:
@@ -126,7 +126,7 @@ def take(tensor: Tensor, *wanted: tuple[int, Channels | None]) -> Tensor:
 
     Args:
         tensor: The weight.
-        *wanted: Of each leading axis, how many entries, and whose; None for the first ones.
+        *wanted: (number of entries, channels) of each leading axis; channels are None for prefix sharing.
     """
     for axis, (size, channels) in enumerate(wanted):
         if size != tensor.shape[axis]:
@@ -136,15 +136,15 @@ def take(tensor: Tensor, *wanted: tuple[int, Channels | None]) -> Tensor:
 
 @cache
 def ring_start(most: int, widths: tuple[int, ...], width: int) -> int:
-    """The channel at which the cyclic run of a width begins.
+    """First channel of a width's cyclic run.
 
-    Channels are divided into groups (the paper: ten), the fewest of which every offered width is a whole number, but
-    for rounding; where more than :data:`MOST_GROUPS` would be needed, a width counts as the nearest number of groups.
+    Channels are divided into groups (the paper: ten): the fewest groups for which every offered width is a whole
+    number of them, up to rounding. If that takes more than :data:`MOST_GROUPS`, widths are rounded to whole groups.
 
     Args:
-        most: How many channels there are.
-        widths: How many architectures use, ``most`` among them.
-        width: How many this one uses; another than the offered ones begins where the nearest one does.
+        most: Number of channels.
+        widths: Widths that architectures use, including ``most``.
+        width: The width; one that is not offered starts where the nearest offered one does.
     """
     groups = _num_groups(most, widths)
     sizes = tuple(sorted({_in_groups(own, most, groups) for own in widths}))
@@ -167,20 +167,20 @@ def _in_groups(width: int, most: int, groups: int) -> int:
 
 @cache
 def cyclic_starts(groups: int, sizes: tuple[int, ...] | None = None) -> tuple[int, ...]:
-    """Where the runs of a ring begin that share it most evenly (Eq. 12 and 13, and A.11's contiguity).
+    """Starts of runs that share a ring most evenly (Eq. 12 and 13, and A.11's contiguity).
 
-    Of all placements in which no group is in two runs more than another, one in which the influence of groups, 1 / j
-    for each run of j groups that they are in, differs least; found by branch and bound, so that none is better.
+    A placement is valid if no group is in two runs more than another. A run of j groups adds 1 / j to the influence of
+    each of its groups. Branch and bound finds a valid placement whose influences differ least.
 
     Args:
-        groups: Groups on the ring.
-        sizes: How many groups the runs have, in ascending order. Defaults to None: 1 to ``groups``.
+        groups: Number of groups on the ring.
+        sizes: Numbers of groups of the runs, in ascending order. Defaults to None: 1 to ``groups``.
 
     Returns:
-        The first group of each run; the smallest one's is 0, and so is that of the whole ring.
+        The first group of each run; 0 for the smallest run and for the whole ring.
 
     Raises:
-        VitnasError: A size is not from 1 to ``groups``.
+        VitnasError: There is no size, or one is not from 1 to ``groups``.
     """
     sizes = tuple(range(1, groups + 1)) if sizes is None else tuple(sorted(sizes))
     if not sizes or sizes[0] < 1 or sizes[-1] > groups:
@@ -207,7 +207,7 @@ class _Placement:
         if depth == len(self.runs):
             self.best, self.starts = float((influence**2).sum()), starts
             return
-        cover = self.covers[depth] if depth else self.covers[0][:1]  # all rotations are equal
+        cover = self.covers[depth] if depth else self.covers[0][:1]  # all rotations are equivalent
         times, influence = times + cover, influence + cover / self.runs[depth]
         bounds = self._bounds(times, influence, self.runs[depth + 1 :])
         for start in np.argsort(bounds, kind='stable'):
@@ -215,11 +215,11 @@ class _Placement:
                 self._place(depth + 1, times[start], influence[start], [*starts, int(start)])
 
     def _bounds(self, times: np.ndarray, influence: np.ndarray, left: tuple[int, ...]) -> np.ndarray:
-        """What the sum of squared influences cannot fall below, for each way (row) to have begun.
+        """Lower bounds of the sum of squared influences, one per partial placement (row).
 
-        A group that is still to be in m of the runs that are left gains the influence of m of them, so between that of
-        the m longest and of the m shortest; among such influences, those with the right sum and the least squares are
-        the bound (Lagrange's, so that the multiplier need not be exact).
+        A group that joins m of the remaining runs gains between the influence of the m longest and of the m shortest.
+        The bound is the least sum of squares within these limits and with the right total. It is a Lagrangian bound,
+        so the multiplier need not be exact.
         """
         shortest = np.cumsum([0.0, *(1 / run for run in left)])
         longest = np.cumsum([0.0, *(1 / run for run in reversed(left))])
@@ -244,7 +244,7 @@ def shares(pattern: str, groups: int) -> np.ndarray:
 
     Args:
         pattern: ``'ordinal'``, ``'bilateral'`` or ``'cyclic'``.
-        groups: Groups of channels.
+        groups: Number of channel groups.
     """
     rows = []
     for size, start in zip(range(1, groups + 1), cyclic_starts(groups)):
@@ -255,6 +255,6 @@ def shares(pattern: str, groups: int) -> np.ndarray:
 
 
 def influence_gap(pattern: str, groups: int) -> float:
-    """The objective of Eq. 13, summed over ordered pairs of groups, with ψ = 1 / j (Tab. 16; its last row a group)."""
+    """Objective of Eq. 13 over ordered pairs of groups, with ψ = 1 / j (Tab. 16, whose last row is per group)."""
     influence = (shares(pattern, groups) / np.arange(1, groups + 1)[:, None]).sum(0)
     return float(2 * groups * ((influence - influence.mean()) ** 2).sum())

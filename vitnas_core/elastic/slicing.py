@@ -1,4 +1,4 @@
-"""Cut weights: the first channels, or those of a pattern, as views where possible."""
+"""Cut weights to the first channels, or to those of a pattern, as views where possible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sharing import Channels, take
 
 
 def prefix(tensor: Tensor, *sizes: int) -> Tensor:
-    """The first ``sizes`` entries of the leading axes, as a view; the tensor itself where nothing is cut."""
+    """The first ``sizes`` entries of the leading axes, as a view; the tensor itself if nothing is cut."""
     for axis, size in enumerate(sizes):
         if size != tensor.shape[axis]:
             tensor = tensor.narrow(axis, 0, size)
@@ -18,21 +18,21 @@ def prefix(tensor: Tensor, *sizes: int) -> Tensor:
 
 
 def centre(kernels: Tensor, side: int) -> Tensor:
-    """The centres of square kernels (…, k, k), as a view; the tensor itself where nothing is cut."""
+    """The centres of square kernels (…, k, k), as a view; the tensor itself if nothing is cut."""
     margin = (kernels.shape[-1] - side) // 2
     return kernels[..., margin : margin + side, margin : margin + side] if margin else kernels
 
 
 def cut(tensor: Tensor, shape: Sequence[int], axes: Sequence[Channels | None] = ()) -> Tensor:
-    """The part of a tensor that a network of smaller sizes holds, as a view where one serves.
+    """Cut a tensor to the shape of a smaller network, as a view where possible.
 
-    The first entries of every axis; but of a square kernel, (out, in, k, k), whose sides are cut by an even number, the
-    centre.
+    Every axis keeps its first entries. Square kernels (out, in, k, k) whose sides shrink by an even number keep their
+    centres.
 
     Args:
         tensor: The tensor.
         shape: The smaller sizes.
-        axes: Whose channels the leading axes are. Defaults to (): the first ones are taken.
+        axes: Channels of the leading axes; None for prefix sharing. Defaults to (): prefix sharing everywhere.
     """
     tensor = take(tensor, *((size, channels) for size, channels in zip(shape, axes)))
     sizes = tuple(tensor.shape)

@@ -1,4 +1,4 @@
-"""Attention inside windows of a map: where the windows lie, and the bias of relative positions in them (Swin, S3)."""
+"""Window attention: the windows of a map, and the bias of relative positions in them (Swin, S3)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .axis import Axes, Axis
 from .sharing import take
 
 _MASKED = -100.0
-"""Added to the score of a query and a key that do not belong together, as Swin and the published S3 do."""
+"""Added to the score of a query and a key that must not attend to each other, as in Swin and the published S3."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """How a map of tokens is cut into square windows.
+    """Square windows of a token map.
 
-    A map that is no larger than the window on a side is cut without a shift into windows of that side. Others are
-    padded to whole windows, on the right and below. The shift is a roll of the padded map; tokens that a roll put
-    side by side, and those that pad it, do not attend to each other.
+    If the window covers a side of the map, it shrinks to the shorter side and there is no shift. Maps are padded to
+    whole windows, on the right and below. The shift rolls the padded map. Tokens that only the roll put side by side
+    do not attend to each other, and neither do tokens and padding.
 
     Args:
         height: Rows of the map.
         width: Columns of the map.
         size: Side of a window.
-        shift: By how much the map is rolled.
+        shift: Tokens by which the map is rolled, on both axes.
     """
 
     height: int
@@ -40,7 +40,7 @@ class Windows:
 
     @classmethod
     def of(cls, height: int, width: int, size: int, shifted: bool) -> Windows:
-        """The windows of a block on a map: clamped to it, and shifted by half a window if that is asked for."""
+        """The windows of a block on a map: clamped to the map, and shifted by half a window if ``shifted``."""
         side = min(height, width)
         return cls(height, width, min(size, side), size // 2 if shifted and size < side else 0)
 
@@ -73,12 +73,12 @@ class Windows:
 
     @property
     def whole(self) -> bool:
-        """Whether all tokens of each window belong together: nothing is rolled, nothing padded."""
+        """Whether all tokens of each window attend to each other: nothing is rolled, nothing padded."""
         rows, columns = self.grid
         return not self.shift and (rows * self.size, columns * self.size) == (self.height, self.width)
 
     def regions(self, device: torch.device) -> Tensor:
-        """A number for each token, (windows, tokens), that those have in common which may attend to each other."""
+        """Region of each token, (windows, tokens); tokens of one region may attend to each other."""
         axes = []
         for length, count in zip((self.height, self.width), self.grid):
             position = torch.arange(count * self.size, device=device)
@@ -91,12 +91,12 @@ class Windows:
 
 
 class WindowTables:
-    """What the blocks of one forward pass have in common, made once for each kind of window.
+    """Lookups for the blocks of one forward pass, made once per kind of window.
 
-    Not kept longer: a cache would keep the fake tensors of an export, too.
+    They are not kept longer: a cache would also keep the fake tensors of an export.
 
     Args:
-        device: Where the pass runs.
+        device: Device of the pass.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -105,9 +105,9 @@ class WindowTables:
         self._masks: dict[Windows, Tensor] = {}
 
     def entries(self, height: int, width: int, size: int) -> Tensor:
-        """The entry of a flat (2 · size − 1)² table for each query and key of a map, (tokens · tokens).
+        """Index into a flat (2 · size − 1)² table for each query and key of a map, (tokens · tokens).
 
-        Tokens that are further apart than a table of windows of that size knows take its outermost entry.
+        Tokens that are further apart than the table reaches take its outermost entry.
         """
         key = height, width, size
         if key not in self._entries:
@@ -116,13 +116,13 @@ class WindowTables:
         return self._entries[key]
 
     def _places(self, length: int, size: int) -> Tensor:
-        """Where a table has the offset of each query and key on one axis, (length, length)."""
+        """Position in a table of the offset of each query and key on one axis, (length, length)."""
         position = torch.arange(length, device=self.device)
         offset = (position[:, None] - position[None, :]).clamp(1 - size, size - 1)  # query minus key
         return 2 * offset.abs() - (offset < 0).long()  # as zigzag() orders them
 
     def mask(self, windows: Windows, dtype: torch.dtype) -> Tensor | None:
-        """What is added to the scores, (windows, 1, tokens, tokens); None where it would be nothing."""
+        """Mask to add to the scores, (windows, 1, tokens, tokens); None if nothing is masked."""
         if windows.whole:
             return None
         if windows not in self._masks:
@@ -135,8 +135,7 @@ class WindowTables:
 def zigzag(size: int) -> Tensor:
     """The offsets 0, −1, 1, −2, 2, … of a window as positions among −(size − 1), …, size − 1.
 
-    Tables are stored in this order along both axes, so that the offsets of a smaller window, the centre of the
-    table, are a prefix of it.
+    Tables are stored in this order along both axes, so that a smaller window uses a prefix of the table.
     """
     order = torch.arange(2 * size - 1)
     return size - 1 + torch.where(order % 2 == 1, -(order + 1) // 2, order // 2)
@@ -145,10 +144,10 @@ def zigzag(size: int) -> Tensor:
 class RelativeBias(nn.Module):
     """One bias per head for each offset of a query and a key in a window.
 
-    One table serves all window sizes, each by its centre; or there is one table per window size.
+    All window sizes share one table, where smaller ones use the centre, or each size has its own table.
 
     Args:
-        sizes: The window sizes that there are.
+        sizes: All window sizes.
         heads: Axis of the heads, or a fixed number.
         shared: One table for all sizes. Defaults to True.
     """
@@ -175,7 +174,7 @@ class RelativeBias(nn.Module):
         return size <= _size_of(self.tables['shared']) if self.shared else str(size) in self.tables
 
     def forward(self, size: int, windows: Windows, num_heads: int, common: WindowTables) -> Tensor:
-        """The bias (heads, tokens, tokens) of a window that is asked for, where it may be clamped to a smaller one."""
+        """The bias (heads, tokens, tokens) for a window size, which the map may have clamped to that of ``windows``."""
         side = 2 * windows.size - 1
         table = take(
             self.tables[self._name(size)], (num_heads, self.heads.channels), (side, None), (side, None)
@@ -183,9 +182,9 @@ class RelativeBias(nn.Module):
         return table.index_select(1, common.entries(*(windows.size,) * 3)).unflatten(1, (windows.size**2, -1))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Interpolate tables of a checkpoint of other window sizes, as Swin's are for larger images; it is said so.
+        """Interpolate stored tables of other window sizes, as Swin does for larger images, and log it.
 
-        That is for images of another size. For the centre of a supernet's table there is ``extract``.
+        This is for images of another size. To cut the centre out of a supernet's table, use ``extract``.
         """
         for name, table in self.tables.items():
             key = f'{prefix}tables.{name}'
@@ -197,7 +196,7 @@ class RelativeBias(nn.Module):
 
 
 def resize_table(table: Tensor, size: int) -> Tensor:
-    """A table (heads, 2 · old − 1, 2 · old − 1) interpolated for windows of another size."""
+    """Interpolate a table (heads, 2 · old − 1, 2 · old − 1) for windows of another size."""
     old, new = zigzag(_size_of(table)).argsort(), zigzag(size)
     grid = table[:, old][:, :, old][None].float()
     resized = F.interpolate(grid, (2 * size - 1, 2 * size - 1), mode='bicubic', align_corners=False)

@@ -1,4 +1,4 @@
-"""Measured latency: tables of seconds per block and stage, and how they are measured."""
+"""Measured latency: tables of seconds per block and stage, and their measurement."""
 
 from .table import SPEARMAN, BlockKey, LatencyTable, StageKey, Validation, block_keys, stage_keys
 

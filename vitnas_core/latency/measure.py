@@ -1,4 +1,4 @@
-"""Measuring a latency table: which architectures are run, how they are timed, and what is made of the times."""
+"""Measure a latency table: choose architectures, time them and fit the table."""
 
 from __future__ import annotations
 
@@ -29,41 +29,41 @@ if TYPE_CHECKING:
 _Key = TypeVar('_Key', StageKey, BlockKey)
 
 _PASSES = 6
-"""Passes of a visit to an architecture; the first warms up and is not timed."""
+"""Passes per visit to an architecture; the first is a warm-up and not timed."""
 
 
 class WallClock:
-    """Time as it passes, for a CPU."""
+    """Wall-clock time, for a CPU."""
 
     name = 'wall'
 
     def mark(self) -> Any:
-        """This moment."""
+        """The current time."""
         return time.perf_counter()
 
     def finish(self) -> None:
-        """Wait until what was marked has happened."""
+        """Wait until all marks have passed."""
 
     def seconds(self, start: Any, end: Any) -> float:
-        """From one moment to another."""
+        """Seconds between two marks."""
         return end - start
 
 
 class CPUClock(WallClock):
-    """Time that this thread computes, for a CPU that other programs use too; right where torch has one thread."""
+    """CPU time of this thread, for a CPU that other programs use too; correct if torch has one thread."""
 
     name = 'cpu'
 
     def mark(self) -> Any:
-        """This moment."""
+        """The current time."""
         return time.thread_time()
 
 
 class CudaClock(WallClock):
-    """Time of a GPU's queue: marks are put into it, so that nothing waits between blocks."""
+    """Time of a GPU's queue: marks are queued events, so that nothing waits between blocks."""
 
     def mark(self) -> Any:
-        """A mark in the queue."""
+        """An event in the queue."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
@@ -73,18 +73,18 @@ class CudaClock(WallClock):
         torch.cuda.synchronize()
 
     def seconds(self, start: Any, end: Any) -> float:
-        """From one mark to another."""
+        """Seconds between two marks."""
         return start.elapsed_time(end) / 1000
 
 
 @dataclass
 class Times:
-    """Seconds of one architecture, the least of all passes; others were disturbed.
+    """Seconds of one architecture: the least of all passes, since slower ones were disturbed.
 
     Args:
-        total: Of the whole network.
-        rest: Outside of its blocks.
-        blocks: (stage, position) → of the block.
+        total: Seconds of the whole network.
+        rest: Seconds outside of its blocks.
+        blocks: (stage, position) → seconds of the block.
     """
 
     total: float = float('inf')
@@ -93,11 +93,11 @@ class Times:
 
     @property
     def undisturbed(self) -> float:
-        """Of the whole network if no part of it had been disturbed."""
+        """Seconds of the whole network if no part of it had been disturbed."""
         return self.rest + sum(self.blocks.values())
 
     def add(self, total: float, blocks: dict[tuple[int, int], float]) -> None:
-        """Take in one pass."""
+        """Add one pass."""
         self.total = min(self.total, total)
         self.rest = min(self.rest, total - sum(blocks.values()))
         self.blocks = {place: min(seconds, self.blocks.get(place, seconds)) for place, seconds in blocks.items()}
@@ -114,22 +114,22 @@ def measure(
     clock: WallClock | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> LatencyTable:
-    """Measure a backbone's space on the device that the backbone is on.
+    """Measure the latency table of a backbone's space on the backbone's device.
 
-    Networks are run as they are used, extracted and whole; hooks note when each block begins and ends.
-    Rounds go over all architectures in turn, so that a busy minute of the machine spoils a round and not
-    an architecture, and of each block the quickest pass counts.
+    Networks run as in deployment, extracted and whole; hooks mark the begin and end of each block. Every
+    round visits all architectures, so that a busy minute of the machine spoils a round and not an
+    architecture. The fastest pass of each block counts.
 
     Args:
         backbone: An elastic backbone.
         input_size: Side, or (height, width), of the images.
-        batch_size: How many images a batch has.
+        batch_size: Images per batch.
         rng: Draws architectures and images.
-        times: How often each setting of a stage or a block is measured at least. Defaults to 4.
-        rounds: How often each architecture is visited. Defaults to 15.
-        held_out: How many further architectures are measured only to validate. Defaults to 30.
-        clock: What tells the time. Defaults to None: that of the device.
-        progress: Called with (visits done, visits in all). Defaults to nothing.
+        times: Least number of measurements of each setting of a stage or a block. Defaults to 4.
+        rounds: Number of visits to each architecture. Defaults to 15.
+        held_out: Number of further architectures that are measured only to validate. Defaults to 30.
+        clock: The clock. Defaults to None: that of the device.
+        progress: Called with (visits done, total visits). Defaults to nothing.
 
     Raises:
         VitnasError: The space has one architecture, or a number is out of range.
@@ -139,7 +139,7 @@ def measure(
         if value < least:
             raise VitnasError(f'`{name}` should be at least {least}, but got {value}')
     if backbone.space.size() == 1:
-        raise VitnasError('a latency table is of a space, but the backbone has one architecture; give it `space`')
+        raise VitnasError('a latency table needs a space, but the backbone has one architecture; give it `space`')
     device = next(backbone.parameters()).device
     clock = clock or (CudaClock() if device.type == 'cuda' else WallClock())
     images = torch.from_numpy(rng.standard_normal((batch_size, 3, *size), dtype=np.float32)).to(device)
@@ -171,17 +171,17 @@ def measure(
 def fit(
     family: str, setting: dict[str, Any], found: dict[Arch, Times], others: dict[Arch, Times] | None = None
 ) -> LatencyTable:
-    """Make a table of measured architectures.
+    """Fit a table to measured architectures.
 
-    A block's entry is the median over the blocks of that setting; a stage's first block, which may have
-    another form, counts only where there are no others. What is left of each architecture, such a first
-    block's difference included, is a sum over its stages by least squares over one-hot columns.
+    The entry of a block is the median over the blocks of that setting. The first block of a stage may have
+    another form, so it counts only if there are no others. Least squares over one-hot columns split the rest
+    of each architecture, including the difference of first blocks, into a base and one term per stage.
 
     Args:
-        family: Of the backbone.
-        setting: What the table says of itself.
-        found: The times.
-        others: The times of other architectures, by which the table is validated.
+        family: Family of the backbone.
+        setting: Description of the measurement, stored in the table.
+        found: Times of the measured architectures.
+        others: Times of held-out architectures, which validate the table.
     """
     blocks = _block_seconds(found)
     columns = {key: i for i, key in enumerate(dict.fromkeys(key for arch in found for key in stage_keys(arch)), 1)}
@@ -215,7 +215,7 @@ def _block_seconds(found: dict[Arch, Times]) -> dict[BlockKey, float]:
 def run(
     network: ElasticBackbone, arch: Arch, images: Tensor, clock: WallClock
 ) -> list[tuple[float, dict[tuple[int, int], float]]]:
-    """Run a fixed network some times: seconds of the whole and of each block that is present."""
+    """Run a fixed network several times; return seconds of the whole and of each present block."""
     results = []
     network.eval()
     marks: dict[tuple[int, int], list[Any]] = {}
@@ -236,7 +236,7 @@ def run(
 def _hooks(
     network: ElasticBackbone, arch: Arch, marks: dict[tuple[int, int], list[Any]], clock: WallClock
 ) -> Iterator[None]:
-    """Note begin and end of each block while a network runs."""
+    """Mark the begin and end of each block while a network runs."""
     handles = []
     modules = network.stage_blocks()
 
@@ -257,15 +257,15 @@ def _hooks(
             handle.remove()
 
 
-# which architectures
+# choice of architectures
 
 
 def covering(space: SearchSpace, times: int, rng: np.random.Generator) -> list[Arch]:
-    """Architectures in which each setting of a stage, and of a block in it, occurs at least so many times.
+    """Choose architectures in which each setting of a stage, and of a block in it, occurs at least ``times`` times.
 
-    Each is drawn; then its stages and blocks are exchanged for those that are missing most. A stage's first block
-    counts only for settings that no later one can have (see :func:`fit`). In a space that has too few
-    architectures, these are all.
+    Draws architectures, and replaces their stages and blocks by the settings that are missing most. The first block
+    of a stage counts only for settings that no later block can have (see :func:`fit`). If the space has too few
+    architectures, the result is all of them.
     """
     need = _Need(space, times, rng)
     archs: dict[Arch, None] = {}
@@ -287,17 +287,17 @@ def covering(space: SearchSpace, times: int, rng: np.random.Generator) -> list[A
 
 
 class _Need:
-    """How often each setting is still to be measured."""
+    """Number of occurrences that each setting still needs."""
 
     def __init__(self, space: SearchSpace, times: int, rng: np.random.Generator) -> None:
         self.times: dict[StageKey | BlockKey, int] = dict.fromkeys(_all_keys(space), times)
-        self.inside = Counter(_stage_of(key) for key in self.times)  # how many settings of a stage are missing
+        self.inside = Counter(_stage_of(key) for key in self.times)  # number of missing settings per stage
         self.rng = rng
 
     def take(self, keys: list[_Key], uncounted: Set[Choices] = frozenset()) -> _Key:
-        """The setting that is missing most, the one of a stage in which most is missing; any of equal ones.
+        """Take the setting that is missing most, or the stage with the most missing settings; ties are random.
 
-        Blocks of ``uncounted`` settings are missing as before afterwards.
+        A block with an ``uncounted`` setting does not reduce the need.
         """
         score = self.inside if isinstance(keys[0], StageKey) else self.times
         key = max((keys[i] for i in self.rng.permutation(len(keys))), key=lambda key: score.get(key, 0))
@@ -330,7 +330,7 @@ def _settings(choices: ChoiceSpace) -> list[Choices]:
 
 
 def _draw_others(space: SearchSpace, measured: set[Arch], count: int, rng: np.random.Generator) -> list[Arch]:
-    """Architectures that are not measured, as many as there are but no more than asked."""
+    """Draw at most ``count`` architectures that are not among the measured ones."""
     others: dict[Arch, None] = {}
     for _ in range(20 * count):
         arch = space.sample(rng)
@@ -342,7 +342,7 @@ def _draw_others(space: SearchSpace, measured: set[Arch], count: int, rng: np.ra
 def _device_name(device: torch.device) -> str:
     if device.type == 'cuda':
         return torch.cuda.get_device_name(device)
-    try:  # what a user knows it by, where the system tells
+    try:  # the name that users know, if the system has it
         lines = Path('/proc/cpuinfo').read_text().splitlines()
         return next(line.partition(':')[2].strip() for line in lines if line.startswith('model name'))
     except (OSError, StopIteration):

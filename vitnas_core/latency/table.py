@@ -15,15 +15,15 @@ from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Choices, Value
 
 SPEARMAN = 0.95
-"""The rank correlation on architectures that were not measured below which a table is not to be relied on."""
+"""Least rank correlation on held-out architectures for a reliable table."""
 
 
 class BlockKey(NamedTuple):
-    """What the time of a block is taken to depend on.
+    """Key of a block: everything that its time is assumed to depend on.
 
     Args:
         network: Choices of the whole network.
-        stage: Number of its stage.
+        stage: Index of its stage.
         choices: Choices of its stage.
         block: Its own choices.
     """
@@ -35,11 +35,11 @@ class BlockKey(NamedTuple):
 
 
 class StageKey(NamedTuple):
-    """What the time of a stage outside of its blocks is taken to depend on.
+    """Key of a stage: everything that its time outside of its blocks is assumed to depend on.
 
     Args:
         network: Choices of the whole network.
-        stage: Its number.
+        stage: Its index.
         choices: Its choices.
     """
 
@@ -63,14 +63,14 @@ def stage_keys(arch: Arch) -> list[StageKey]:
 
 @dataclass(frozen=True)
 class Validation:
-    """How well a table predicts architectures that were not used to make it.
+    """Accuracy of a table on held-out architectures.
 
     Args:
-        held_out: How many there were.
-        spearman: Rank correlation of predicted latency and the quickest whole pass.
-        median_error: Median of the error relative to the measured one, likewise.
-        largest_error: The largest of them.
-        undisturbed: Rank correlation with the sum of each part's quickest pass. Where only this one is
+        held_out: Number of held-out architectures.
+        spearman: Rank correlation of predicted latency and the fastest whole pass.
+        median_error: Median relative error of predicted latency against the fastest whole pass.
+        largest_error: Largest of these errors.
+        undisturbed: Rank correlation with the sum of each part's fastest pass. If only this one is
             high, the machine was too busy to time whole passes.
     """
 
@@ -96,8 +96,8 @@ class Validation:
     def __str__(self) -> str:
         return (
             f'Spearman {self.spearman:.3f}, relative error {100 * self.median_error:.1f}% (median), '
-            f'{100 * self.largest_error:.1f}% (largest) on {self.held_out} architectures that were not measured '
-            f'(Spearman {self.undisturbed:.3f} with the sum of their parts, each at its quickest)'
+            f'{100 * self.largest_error:.1f}% (largest) on {self.held_out} held-out architectures '
+            f'(Spearman {self.undisturbed:.3f} with the sum of their parts at their fastest)'
         )
 
 
@@ -106,13 +106,13 @@ class LatencyTable:
     """Latency of an architecture as a sum: base + rest of each stage + each block.
 
     Args:
-        family: Of which backbones.
-        setting: What was measured and where: device, torch, threads, clock,
+        family: Family of the backbones.
+        setting: Setting of the measurement: device, torch, threads, clock,
             input_size, batch_size.
         base: Seconds that every architecture takes.
-        stages: Seconds of a stage outside of its blocks.
-        blocks: Seconds of a block.
-        validation: How well it predicts; None where no architecture was held out.
+        stages: Seconds of each stage outside of its blocks.
+        blocks: Seconds of each block.
+        validation: Accuracy of the table; None if no architecture was held out.
     """
 
     family: str
@@ -126,7 +126,7 @@ class LatencyTable:
         """Seconds for one batch.
 
         Raises:
-            ArchError: A choice of the architecture was not measured; with its path.
+            ArchError: A choice of the architecture was not measured; the message names its path.
         """
         total, network, stages, blocks = self.base, arch.choices, self.stages, self.blocks
         try:
@@ -160,7 +160,7 @@ class LatencyTable:
     # reading and writing
 
     def to_json(self) -> str:
-        """JSON text, a line an entry."""
+        """JSON text, one line per entry."""
         head = dict(
             family=self.family,
             setting=dict(self.setting),
@@ -177,7 +177,7 @@ class LatencyTable:
         """Read JSON text.
 
         Raises:
-            VitnasError: It is not a latency table.
+            VitnasError: The text is not a latency table.
         """
         try:
             data = json.loads(text)
@@ -202,7 +202,7 @@ class LatencyTable:
         except OSError as err:
             raise VitnasError(
                 f'the latency table {path} cannot be read ({err.strerror}); '
-                f'tools/analysis/build_latency_table.py makes one'
+                f'make one with tools/analysis/build_latency_table.py'
             ) from None
         except VitnasError as err:
             raise VitnasError(f'{err} ({path})') from None

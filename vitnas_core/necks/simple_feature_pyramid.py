@@ -17,23 +17,23 @@ _SCALES = (4.0, 2.0, 1.0, 0.5)
 
 @MODELS.register_module()
 class SimpleFeaturePyramid(BaseModule):
-    """Deconvolutions and a pooling of the last map, then 1 × 1 and 3 × 3 convolutions, each with a layer norm (Sec. 3).
+    """Resize the last map to several scales, then apply 1 × 1 and 3 × 3 convolutions with layer norms (Sec. 3).
 
-    With a backbone of stride 16 the outputs have strides 4, 8, 16, 32, and 64 by pooling. There is no top-down path,
-    and no FPN behind it.
+    Deconvolutions enlarge the map, max pooling shrinks it. With a backbone of stride 16, the outputs have strides 4, 8,
+    16, 32, and 64 by pooling. There is no top-down path and no FPN after it.
 
     Args:
-        in_channels: Channels of the map; the last one where there are several. Also a list, of which the last counts.
+        in_channels: Channels of the last map. In a list of channels, only the last one counts.
         out_channels: Channels of every output. Defaults to 256.
-        num_outs: How many outputs; those beyond the scales are every second pixel of the one before. Defaults to 5.
+        num_outs: Number of outputs; those beyond the scales are every second pixel of the one before. Defaults to 5.
         scales: Powers of two by which the map grows. Defaults to (4, 2, 1, 0.5).
-        hidden_channels: Channels between two deconvolutions and behind one. Defaults to None: a half of
-            ``in_channels`` behind one, a quarter behind two, as ViTDet. A number of its own keeps every layer but the
-            first independent of the backbone's width, which a searchable backbone needs to be extracted.
-        init_cfg: As everywhere in mm. Defaults to None.
+        hidden_channels: Output channels of each deconvolution. Defaults to None: half of its input channels, as in
+            ViTDet. A fixed number keeps every layer but the first independent of the backbone's width. A searchable
+            backbone needs that to be extracted.
+        init_cfg: mmengine's initialization config. Defaults to None.
 
     Raises:
-        VitnasError: ``scales`` are no powers of two, or there are fewer outputs than scales.
+        VitnasError: A scale is not a power of two, or there are fewer outputs than scales.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SimpleFeaturePyramid(BaseModule):
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Maps of all scales from the last input (B, C, H, W)."""
         x = inputs[-1]
-        # mmcv's RoIAlign reads memory as (B, C, H, W) whatever the strides, and a layer norm leaves others.
+        # mmcv's RoIAlign ignores strides, but the layer norm does not leave contiguous (B, C, H, W) memory.
         outs = [conv(resize(x)).contiguous() for resize, conv in zip(self.resizes, self.convs)]
         while len(outs) < self.num_outs:
             outs.append(F.max_pool2d(outs[-1], 1, stride=2))
@@ -88,9 +88,9 @@ class LayerNorm2d(nn.LayerNorm):
 
 
 def _resize(width: int, scale: float, hidden: int | None) -> tuple[nn.Module, int]:
-    """What makes a map ``scale`` times as large, and the channels behind it."""
+    """The layer that makes a map ``scale`` times as large, and its output channels."""
     if scale < 1:
-        return nn.MaxPool2d(round(1 / scale), ceil_mode=True), width  # an odd last row stays in sight
+        return nn.MaxPool2d(round(1 / scale), ceil_mode=True), width  # ceil_mode keeps an odd last row
     layers: list[nn.Module] = []
     for i in range(int(math.log2(scale))):
         if i:

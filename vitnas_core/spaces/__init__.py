@@ -1,4 +1,4 @@
-"""Architectures and search spaces as data. Nothing here knows torch."""
+"""Architectures and search spaces as data. Nothing here imports torch."""
 
 from .arch import Arch, Block, Choices, Stage, Value
 from .evolving import StageDimension, stage_dimensions

@@ -14,13 +14,13 @@ import numpy as np
 from ..errors import ArchError
 
 Value = int | float | str
-"""What a choice can be: a number or a word."""
+"""Value of a choice: a number or a word."""
 
 
 class Choices(Mapping[str, Value]):
     """The settings of one block, stage or network: an immutable, hashable mapping.
 
-    Two are equal when they hold the same names and values, whatever their order; 4 equals 4.0.
+    Two are equal if they hold the same names and values, in any order; 4 equals 4.0.
 
     Args:
         values: Names and values, e.g. ``dict(num_heads=3, mlp_ratio=3.5)``.
@@ -69,12 +69,12 @@ Block = Choices
 
 @dataclass(frozen=True)
 class Stage:
-    """A run of blocks and what holds for all of them.
+    """A run of blocks and the choices of the stage.
 
     Args:
         choices: The stage's own choices, e.g. ``embed_dim``.
-        blocks: One entry a block; None for an absent one. Trailing absent blocks are dropped, so
-            that one network has one spelling.
+        blocks: One entry per block; None for an absent one. Trailing absent blocks are dropped, so
+            that equal networks are equal data.
     """
 
     choices: Choices = Choices()
@@ -91,7 +91,7 @@ class Stage:
 
     @property
     def depth(self) -> int:
-        """How many blocks are present."""
+        """Number of present blocks."""
         return sum(block is not None for block in self.blocks)
 
 
@@ -100,9 +100,9 @@ class Arch:
     """An architecture: immutable, hashable, compares by value, round-trips through JSON.
 
     Args:
-        family: Which backbone it describes, e.g. ``'autoformer'``.
+        family: Family of the backbone, e.g. ``'autoformer'``.
         stages: The stages, first to last.
-        choices: What holds for the whole network, e.g. ``resolution``.
+        choices: Choices of the whole network, e.g. ``resolution``.
     """
 
     family: str
@@ -117,10 +117,10 @@ class Arch:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Arch:
-        """Read the JSON form; a missing or misspelt part is named by its path. ``name`` and ``source`` are notes.
+        """Read the JSON form; ``name`` and ``source`` are notes.
 
         Raises:
-            ArchError: Something is malformed.
+            ArchError: Something is malformed; the message names its path.
         """
         _expect(data, Mapping, 'the architecture', 'an object')
         family = data.get('family')
@@ -156,7 +156,7 @@ class Arch:
         return json.dumps(self.to_dict())
 
     def digest(self) -> str:
-        """A name for the architecture that stays the same in every process and for every spelling (4 and 4.0)."""
+        """Hash of the architecture, the same in every process and for equal values (4 and 4.0)."""
         text = json.dumps(_canonical(self.to_dict()), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

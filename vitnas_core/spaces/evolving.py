@@ -1,4 +1,4 @@
-"""The dimensions of a space as S3 moves them: one a stage and choice, the same for all blocks of the stage (Eq. 6)."""
+"""Dimensions of a space as S3 moves them: one per stage and choice, the same for all blocks of a stage (Eq. 6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .space import SearchSpace
 
 DIGITS = 9
-"""Decimals that a moved option keeps, so that 3.5 − 0.5 · 3 is what one writes."""
+"""Decimals of a moved option; further ones are rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class StageDimension:
     Args:
         path: ``resolution``, ``stages[0].embed_dim``, ``stages[0].depth`` or ``stages[0].block.num_heads``, the last
             for all blocks of the stage.
-        name: What is chosen: ``resolution``, ``embed_dim``, ``depth``, ``num_heads``.
-        options: Its values.
-        stage: The stage, None for the whole network.
-        of_block: Whether each block of the stage chooses by itself.
+        name: Name of the choice: ``resolution``, ``embed_dim``, ``depth``, ``num_heads``.
+        options: Values of the choice.
+        stage: Index of the stage; None for the whole network.
+        of_block: Whether each block of the stage has its own value.
     """
 
     path: str
@@ -37,7 +37,7 @@ class StageDimension:
     of_block: bool = False
 
     def values(self, arch: Arch) -> tuple[Value, ...]:
-        """What an architecture has of it: one value, or one a block that is there."""
+        """Values of an architecture: one, or one per present block."""
         if self.stage is None:
             return (arch.choices[self.name],)
         stage = arch.stages[self.stage]
@@ -49,7 +49,7 @@ class StageDimension:
 def stage_dimensions(space: SearchSpace) -> tuple[StageDimension, ...]:
     """The dimensions of a space, stage by stage.
 
-    Where single blocks are optional, or there are none, there is no depth to move, and it is left out.
+    A stage without blocks, with optional blocks or with empty places has no depth to move.
 
     Raises:
         SpaceError: The blocks of a stage offer different options.
@@ -103,10 +103,10 @@ def _moved_choices(space: ChoiceSpace, path: str, shifts: Mapping[str, float]) -
 
 
 def moved_options(options: Options, shift: float, path: str) -> Options:
-    """All options moved by as much; those that are not above zero any more are dropped (Eq. 8).
+    """Add a shift to all options, and drop those that are no longer above zero (Eq. 8).
 
     Raises:
-        SpaceError: The options are words, or none is left.
+        SpaceError: The options are words, or no option is left.
     """
     if shift == 0:
         return options
@@ -123,11 +123,10 @@ def moved_options(options: Options, shift: float, path: str) -> Options:
 
 
 def _block_of(stage: StageSpace, path: str) -> ChoiceSpace:
-    """The choices that every block of a stage has."""
+    """The common choices of the blocks of a stage."""
     different = {block for block in stage.blocks if block is not None}
     if len(different) > 1:
         raise SpaceError(
-            f'{path}.blocks offer different options; a dimension is moved for all blocks of a stage alike, so give '
-            f'`block` instead'
+            f'{path}.blocks offer different options; all blocks of a stage move together, so give `block` instead'
         )
     return next(iter(different), ChoiceSpace())

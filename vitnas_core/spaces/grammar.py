@@ -1,4 +1,4 @@
-"""The grammar of a search space: which choices a network, its stages and their blocks have."""
+"""Grammar of a search space: the choices of a network, its stages and their blocks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ChoiceSpace:
         return list(dict(self.options)[name])
 
     def size(self) -> int:
-        """How many settings there are."""
+        """Number of settings."""
         return math.prod(len(options) for _, options in self.options)
 
     def upper(self, opened: float) -> ChoiceSpace:
@@ -62,9 +62,9 @@ class StageSpace:
     """A stage: its own choices, its blocks' choices, and which blocks may be absent.
 
     Args:
-        choices: What holds for the whole stage.
+        choices: Choices of the whole stage.
         blocks: The choices of each block that can exist; None for a place that is always empty.
-        depths: How many blocks there may be; the last ones are absent.
+        depths: Possible numbers of blocks; a smaller depth drops the last ones.
         optional: Positions of single blocks that may be absent. A stage has ``depths`` or
             ``optional``, not both.
     """
@@ -78,11 +78,11 @@ class StageSpace:
     def read(cls, data: Mapping[str, Any], path: str) -> StageSpace:
         """Read the JSON form.
 
-        ``block`` (one object for every block) or ``blocks`` (a list, one a block) give the blocks'
-        choices; ``depth`` their number or a list of numbers; ``optional`` a list of positions.
+        ``block`` (one object for all blocks) or ``blocks`` (a list, one object per block) gives the choices of
+        the blocks. ``depth`` is their number or a list of numbers, ``optional`` a list of positions.
 
         Raises:
-            SpaceError: Something is malformed, with its path.
+            SpaceError: Something is malformed; the message names its path.
         """
         if not isinstance(data, Mapping):
             raise SpaceError(f'{path} should be an object, but got {data!r}')
@@ -120,7 +120,7 @@ class StageSpace:
         return data
 
     def block_size(self, position: int) -> int:
-        """How many settings the block at a position has, its absence counted where it is optional."""
+        """Number of settings of the block at a position, including its absence if it is optional."""
         block = self.blocks[position]
         return (1 if block is None else block.size()) + (position in self.optional)
 
@@ -129,11 +129,11 @@ class StageSpace:
         return tuple(accumulate((self.block_size(i) for i in range(len(self.blocks))), mul, initial=1))
 
     def size_at_depth(self, depth: int) -> int:
-        """How many settings the first ``depth`` blocks have together."""
+        """Number of settings of the first ``depth`` blocks together."""
         return self._sizes[depth]
 
     def size(self) -> int:
-        """How many different stages there are, exactly."""
+        """Exact number of different stages."""
         return self.choices.size() * sum(self.size_at_depth(depth) for depth in self.depths)
 
     def upper(self, opened: float) -> StageSpace:
@@ -146,14 +146,14 @@ class StageSpace:
 
 def upper_options(options: tuple[_T, ...], opened: float) -> tuple[_T, ...]:
     """The last 1 + floor(opened · (n − 1)) of n options."""
-    return options[-1 - math.floor(opened * (len(options) - 1) + 1e-9) :]  # 1e-9: a tenth three times is less than 0.3
+    return options[-1 - math.floor(opened * (len(options) - 1) + 1e-9) :]  # 1e-9: 0.29 * 100 is a float below 29
 
 
 def read_options(data: Any, path: str) -> Options:
     """Read the options of one choice.
 
     Raises:
-        SpaceError: They are empty, repeated, of mixed kinds or out of order.
+        SpaceError: Options are empty, repeated, of mixed kinds or out of order.
     """
     options = tuple(data) if isinstance(data, Sequence) and not isinstance(data, str) else (data,)
     if not options:

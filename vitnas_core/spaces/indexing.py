@@ -1,4 +1,4 @@
-"""Number the architectures of a space without a gap: the ground of uniform draws and of iteration."""
+"""Number the architectures of a space without gaps, for uniform draws and iteration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def arch_at(space: SearchSpace, index: int) -> Arch:
-    """The architecture of a number from 0 to ``space.size() - 1``: mixed-radix digits, whole numbers only."""
+    """The architecture with a number from 0 to ``space.size() - 1``, by exact mixed-radix digits."""
     choices, index = _choices_at(space.choices, index)
     stages = []
     for stage in space.stages:

@@ -1,4 +1,4 @@
-"""``Limits``: which architectures a network's weights can run."""
+"""``Limits``: the architectures that a network's weights can run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .space import SearchSpace
 
 @dataclass(frozen=True)
 class Limits:
-    """What the weights of a network, a stage or a block can run; those of a network are made by :meth:`of_space`.
+    """Limits of the weights of a network, a stage or a block; :meth:`of_space` makes those of a network.
 
     Args:
-        record: Its record.
-        rules: (name, rule, bound) of each choice: what :class:`Choice` says of the weights, and the largest value, the
-            only one, or all that there are; the rule of a ratio is the choice that it is taken of.
-        parts: The limits of what it holds; None where there are no weights.
+        record: Record of the network, stage or block.
+        rules: (name, rule, bound) of each choice. The rule is ``weights`` of its :class:`Choice`, or ``of`` for a
+            ratio. The bound is the largest value, the only value, all values, or the hidden units of a ratio.
+        parts: Limits of its stages or blocks; None where there are no weights.
     """
 
     record: type[Record]
@@ -31,7 +31,7 @@ class Limits:
     def _of(
         cls, largest: Record, grammar: ChoiceSpace, stage: Record | None, parts: tuple[Limits | None, ...] = ()
     ) -> Limits:
-        """The limits of weights that were made for the largest options."""
+        """Limits of weights that are sized for the largest options."""
         rules: list[tuple[str, str, Any]] = []
         offered = dict(grammar.options)
         for name, choice in type(largest).choices.items():
@@ -46,12 +46,12 @@ class Limits:
 
     @classmethod
     def of_space(cls, schema: Schema, space: SearchSpace, **stored: int) -> Limits:
-        """What the weights of a space's largest architecture can run.
+        """Limits of the weights of a space's largest architecture.
 
         Args:
             schema: The schema of the family.
             space: The space.
-            **stored: Choices of every stage for which the weights are larger than the space asks.
+            **stored: Choices of every stage for which the weights are larger than the space needs.
         """
         most, stages = schema.read(space.largest()), []
         for grammar, largest in zip(space.stages, most.stages):
@@ -68,7 +68,7 @@ class Limits:
         """Check that the weights can run an architecture, given its typed choices.
 
         Raises:
-            ArchError: They cannot; the message begins with the path of what is wrong.
+            ArchError: They cannot; the message begins with the path of the misfit.
         """
         self.check('', network)
         if len(network.stages) != len(self.parts):
@@ -84,12 +84,12 @@ class Limits:
                 if block is None:
                     continue
                 if limit is None:
-                    raise ArchError(f'stages[{s}].blocks[{b}] is there; the weights have no such block')
+                    raise ArchError(f'stages[{s}].blocks[{b}] is present; the weights have no such block')
                 if limit.misfit(block, stage):
                     limit.check(f'stages[{s}].blocks[{b}]', block, stage)
 
     def misfit(self, record: Record, stage: Record | None = None) -> str:
-        """The name of the first choice that does not fit; '' if all do, '.' if the record is of another kind."""
+        """Name of the first choice that does not fit; '' if all do, '.' if the record is of another kind."""
         if type(record) is not self.record:
             return '.'
         for name, rule, bound in self.rules:

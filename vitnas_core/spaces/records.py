@@ -1,7 +1,7 @@
-"""Records: the choices of a family, declared as typed dataclasses, and how one is read.
+"""Records: the choices of a family, declared as typed dataclasses, and their reader.
 
-Each field says what values it may have and what it means for the size of the weights. A rule about two fields is a
-``check`` method of the dataclass.
+Each field declares its valid values and its effect on the size of the weights. A rule about two fields is a ``check``
+method of the dataclass.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _R = TypeVar('_R', bound='Record')
 
 @dataclass(frozen=True)
 class Choice:
-    """What a field of a record may be, and what it means for the size of the weights.
+    """Valid values of a field of a record, and its effect on the size of the weights.
 
     Args:
         kind: ``'whole'``: a whole number above 0; ``'ratio'``: hidden units over the width of the stage; ``'word'``:
             one of ``options``; ``'flag'``: 0 or 1.
         weights: ``'most'``: the largest option sizes the weights and the others use a part; ``'same'``: the weights
-            hold for one value; ``'own'``: each option has weights of its own; ``'free'``: nothing.
-        options: The words, or the only numbers that are valid.
-        of: The choice of the stage that a ratio is taken of.
+            hold for one value; ``'own'``: each option has its own weights; ``'free'``: no effect.
+        options: The valid words or numbers.
+        of: The choice of the stage to which a ratio relates.
     """
 
     kind: str
@@ -35,10 +35,10 @@ class Choice:
     of: str = ''
 
     def read(self, value: Value, width: int) -> Any:
-        """The typed value.
+        """Convert a value to its type.
 
         Raises:
-            ArchError: It is not valid; the message goes on from the name of the choice.
+            ArchError: The value is invalid; the message continues the name of the choice.
         """
         if self.kind == 'flag' or self.options:
             options = self.options or (0, 1)
@@ -65,22 +65,22 @@ def whole(weights: str = 'most', options: tuple[int, ...] = ()) -> Any:
 
 
 def ratio(of: str) -> Any:
-    """Declare a ratio of a width of the stage; see :class:`Choice`."""
+    """Declare a ratio to a width of the stage; see :class:`Choice`."""
     return field(metadata={'choice': Choice('ratio', 'most', of=of)})
 
 
 def word(*options: str) -> Any:
-    """Declare one of several words, each with weights of its own; see :class:`Choice`."""
+    """Declare one of several words, each with its own weights; see :class:`Choice`."""
     return field(metadata={'choice': Choice('word', 'own', options)})
 
 
 def flag() -> Any:
-    """Declare a yes or no that the weights hold for; see :class:`Choice`."""
+    """Declare a flag; the weights hold for one of its values; see :class:`Choice`."""
     return field(metadata={'choice': Choice('flag', 'same')})
 
 
 def parts() -> Any:
-    """Declare what a record holds: the blocks of a stage, the stages of a network."""
+    """Declare the parts of a record: the blocks of a stage, the stages of a network."""
     return field(default=(), kw_only=True)
 
 
@@ -97,23 +97,23 @@ def _metadata(value: Any) -> Any:
 class Record:
     """The typed choices of a network, a stage or a block.
 
-    Records are made by a schema alone, once for equal choices, so that they compare and hash by identity.
+    Only a schema makes records, one for equal choices, so that they compare and hash by identity.
     """
 
     choices: ClassVar[dict[str, Choice]] = {}
     """The declared choices, by name."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Collect the declared choices, those of the classes above first."""
+        """Collect the declared choices, those of base classes first."""
         super().__init_subclass__(**kwargs)
         own = {name: value.metadata['choice'] for name, value in vars(cls).items() if 'choice' in _metadata(value)}
         cls.choices = {**cls.choices, **own}
 
     def check(self) -> None:
-        """Refuse choices that do not go together.
+        """Reject choices that do not fit together.
 
         Raises:
-            ArchError: The message goes on from the path of the record.
+            ArchError: Choices do not fit; the message continues the path of the record.
         """
 
 
@@ -133,9 +133,9 @@ class NetworkRecord(Record):
 
 @lru_cache(maxsize=65536)
 def read_record(record: Any, choices: Choices, who: str, stage: Choices | None = None) -> Any:
-    """A record without its parts; errors go on from its path.
+    """Read a record without its parts; error messages continue its path.
 
-    Remembered, as architectures have few different blocks: equal choices give the same object.
+    Cached, since architectures have few different blocks: equal choices give the same object.
     """
     declared = record.choices
     offered = ', '.join(declared) or 'no choice'
@@ -157,7 +157,7 @@ def read_record(record: Any, choices: Choices, who: str, stage: Choices | None =
 
 @lru_cache(maxsize=4096)
 def with_blocks(own: StageRecord, blocks: tuple[Any, ...]) -> StageRecord:
-    """A stage with its blocks; equal stages are mostly the same object, so that costs of stages can be remembered."""
+    """A stage with its blocks; equal stages are mostly the same object, so that the costs of stages can be cached."""
     return with_parts(own, blocks=blocks)
 
 

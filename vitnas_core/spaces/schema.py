@@ -12,21 +12,21 @@ from .records import NetworkRecord, Record, StageRecord, read_record, with_block
 from .space import SearchSpace
 
 _MOST_KNOWN = 65536
-"""How many different blocks of a stage are remembered."""
+"""Largest number of cached blocks per stage."""
 
 
 class Schema:
     """The choices of a family.
 
     Args:
-        family: What ``family`` says in the files of its architectures.
-        who: What errors call it: the name of its backbone.
+        family: Value of ``family`` in architecture files.
+        who: Name of the backbone in error messages.
         network: The record of a network.
         stage: The record of a stage.
         block: The record of a block.
-        num_stages: How many stages there are. Defaults to None: any number.
-        absent: Which blocks may be absent: the ``'last'`` ones or ``'any'``. Defaults to ``'last'``.
-        empty: Whether a stage may be without blocks. Defaults to False.
+        num_stages: Number of stages. Defaults to None: any number.
+        absent: Blocks that may be absent: the ``'last'`` ones or ``'any'``. Defaults to ``'last'``.
+        empty: Whether a stage may have no blocks. Defaults to False.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Schema:
         self.block: Any = block
         self.absent, self.empty = absent, empty
         self._known: dict[Choices, dict[Choices | None, Record]] = {}
-        """The blocks that were read, by the choices of their stage."""
+        """Cached blocks, by the choices of their stage."""
         self._relative = any(choice.of for choice in block.choices.values())
         """Whether a choice of a block is a ratio of one of its stage."""
 
@@ -56,7 +56,7 @@ class Schema:
         """The typed choices of an architecture.
 
         Raises:
-            ArchError: It is not of this family; the message begins with the path of what is wrong.
+            ArchError: It is not of this family; the message begins with the path of the error.
         """
         if arch.family != self.family:
             raise ArchError(f'{self.who} runs architectures of {self.family}, but got {arch.family}')
@@ -71,27 +71,27 @@ class Schema:
         return network
 
     def check(self, network: Any) -> None:
-        """Refuse stages that do not go together.
+        """Reject stages that do not fit together.
 
         Raises:
-            ArchError: With the path of what is wrong.
+            ArchError: Stages do not fit; the message names the path of the error.
         """
 
     def stage_type(self, stages: int, s: int, choices: Choices | ChoiceSpace) -> Any:
-        """The record of a stage, where kinds of stages differ.
+        """The record of a stage; a family with several kinds of stages overrides this.
 
         Args:
-            stages: How many stages there are.
-            s: Number of the stage.
-            choices: What it chooses.
+            stages: Number of stages.
+            s: Index of the stage.
+            choices: Choices of the stage.
         """
         return self.stage
 
     def check_count(self, kind: Any, stage: Stage) -> None:
-        """Refuse a number of blocks that a stage cannot have.
+        """Reject a number of blocks that a stage cannot have.
 
         Raises:
-            ArchError: The message goes on from the path of the stage.
+            ArchError: The number is invalid; the message continues the path of the stage.
         """
         if not self.empty and not any(stage.blocks):
             raise ArchError(f'.blocks is empty; a stage of {self.who} has at least one block')
@@ -103,7 +103,7 @@ class Schema:
             self.check_count(kind, stage)
         except ArchError as err:
             raise ArchError(f'stages[{s}]{err}') from None
-        # Nearly all blocks were met before, so that this is one look-up each.
+        # Nearly all blocks are cached, so that this is one look-up each.
         known = self._known.setdefault(stage.choices, {})
         blocks = tuple(map(known.get, stage.blocks))
         if None in blocks:
@@ -116,7 +116,7 @@ class Schema:
     def _read_block(self, s: int, b: int, block: Choices | None, stage: Choices) -> Record | None:
         if block is None:
             if self.absent == 'last':
-                raise ArchError(f'stages[{s}].blocks[{b}] is absent; {self.who} leaves out only last blocks')
+                raise ArchError(f'stages[{s}].blocks[{b}] is absent; {self.who} leaves out only the last blocks')
             return None
         try:
             read = read_record(self.block, block, self.who, stage if self._relative else None)
@@ -133,13 +133,13 @@ class Schema:
         """Check that a space is of this family and that its largest options size the weights.
 
         Raises:
-            SpaceError: It is not; the message begins with the path of what is wrong.
+            SpaceError: It is not; the message begins with the path of the error.
             ArchError: Its only architecture is not of this family.
         """
         wrong = self.num_stages not in (None, len(space.stages))
         if wrong or (self.absent == 'last' and any(stage.optional or None in stage.blocks for stage in space.stages)):
             shape = 'one stage' if self.num_stages == 1 else 'stages'
-            shape += ' in which only last blocks are absent' if self.absent == 'last' else ''
+            shape += ' in which only the last blocks are absent' if self.absent == 'last' else ''
             raise SpaceError(f'a space of {self.who} should have {shape}, but got {len(space.stages)} stages')
         try:
             for arch in (space.smallest(), space.largest()):
@@ -157,7 +157,7 @@ class Schema:
                     self._check_options(f'stages[{s}].blocks[{b}].', self.block, block, narrow)
 
     def _check_options(self, path: str, record: Any, grammar: ChoiceSpace, stage: Choices | None = None) -> None:
-        """Check the options of each choice, and that all of them go together."""
+        """Check the options of each choice, and all their combinations."""
         declared = record.choices
         for name, options in grammar.options:
             weights, what = declared[name].weights, f'{path}{name} of the {self.who} space'

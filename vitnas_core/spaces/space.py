@@ -17,7 +17,7 @@ from .arch import Arch, Block, Choices, Stage, Value
 from .grammar import ChoiceSpace, Options, StageSpace
 
 ABSENT = -1
-"""What :meth:`SearchSpace.encode` writes for a choice of a block that the architecture lacks."""
+"""Entry of :meth:`SearchSpace.encode` for the choices of absent blocks."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Dimension:
     """One entry of an encoded architecture.
 
     Args:
-        path: Where the choice stands in the architecture, e.g. ``stages[0].blocks[3].num_heads``;
-            ``stages[0].depth`` and ``stages[0].blocks[3]`` say how many and whether.
+        path: Path of the choice in the architecture, e.g. ``stages[0].blocks[3].num_heads``.
+            ``stages[0].depth`` is a number of blocks, ``stages[0].blocks[3]`` the presence of one.
         kind: ``'global'``, ``'stage'``, ``'depth'`` (also the presence of an optional block) or ``'block'``.
         options: Its values, smallest network first.
-        needs: (entry, least index): the choice is there where these entries have at least these indices, and
-            absent elsewhere. Defaults to (): always there.
+        needs: (entry, least index) pairs. The choice exists only if these entries have at least these indices.
+            Defaults to (): it always exists.
     """
 
     path: str
@@ -40,20 +40,20 @@ class Dimension:
 
     @property
     def name(self) -> str:
-        """What is chosen, wherever it stands: ``num_heads``, ``depth``; ``blocks`` for the presence of one."""
+        """Name of the choice without its path: ``num_heads``, ``depth``; ``blocks`` for the presence of one."""
         return self.path.rpartition('.')[2].partition('[')[0]
 
 
 @dataclass(frozen=True)
 class _StageLayout:
-    """Where a stage's entries stand in the encoding."""
+    """Positions of a stage's entries in the encoding."""
 
     choices: slice
     depth: int
     presence: Mapping[int, int]
     blocks: tuple[slice, ...]
     absent: tuple[tuple[int, ...], ...]
-    """What the encoding holds for each block where it is absent."""
+    """Encoding of each block if it is absent."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class SearchSpace:
     crossover work on that vector, so they cannot leave the space.
 
     Args:
-        family: Which backbone it describes, e.g. ``'autoformer'``.
+        family: Family of the backbone, e.g. ``'autoformer'``.
         stages: The stages' grammars.
-        choices: What holds for the whole network, e.g. ``resolution``.
-        name: What errors and reports call it. Defaults to ''.
+        choices: Choices of the whole network, e.g. ``resolution``.
+        name: Name in errors and reports. Defaults to ''.
     """
 
     family: str
@@ -83,7 +83,7 @@ class SearchSpace:
         "depth": [12, 13, 14], "block": {"num_heads": [3, 4], "mlp_ratio": [3.5, 4.0]}}]}``.
 
         Raises:
-            SpaceError: Something is malformed, with its path.
+            SpaceError: Something is malformed; the message names its path.
         """
         if not isinstance(data, Mapping) or not isinstance(data.get('family'), str):
             raise SpaceError(f'a space should be an object with a family, but got {data!r}')
@@ -122,7 +122,7 @@ class SearchSpace:
 
     @classmethod
     def of(cls, arch: Arch, name: str = '') -> SearchSpace:
-        """The space of one: a fixed network is a search space that holds only that architecture."""
+        """The space that holds only one architecture, which describes a fixed network."""
 
         def single(choices: Choices) -> ChoiceSpace:
             return ChoiceSpace(tuple((k, (v,)) for k, v in choices.items()))
@@ -138,7 +138,7 @@ class SearchSpace:
         return cls(arch.family, stages, single(arch.choices), name)
 
     def fix(self, arch: Arch) -> SearchSpace:
-        """The space that holds only this architecture of ours.
+        """The space that holds only one architecture of this space.
 
         Raises:
             ArchError: The architecture is not in this space.
@@ -177,7 +177,7 @@ class SearchSpace:
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
-        """What each entry of an encoded architecture stands for."""
+        """The dimension of each entry of an encoded architecture."""
         return self._layout[0]
 
     @cached_property
@@ -189,7 +189,7 @@ class SearchSpace:
         return tuple(dim.path.rpartition('.')[2] for dim in self.dimensions)
 
     def encode(self, arch: Arch) -> np.ndarray:
-        """The index of each choice among its options, as listed by :attr:`dimensions`.
+        """Encode an architecture: the index of each choice among its options, in the order of :attr:`dimensions`.
 
         Returns:
             int64 of shape (len(dimensions),); -1 for the choices of absent blocks.
@@ -214,7 +214,7 @@ class SearchSpace:
     def _code_of(
         self, start: int, choices: Choices, space: ChoiceSpace | None, stage: int = -1, block: int = -1
     ) -> tuple[int, ...]:
-        """The indices of choices that stand at ``start`` of the encoding; checked once, then remembered."""
+        """Indices of the choices from ``start`` of the encoding; checked once, then cached."""
         options = space.options if space is not None else ()
         code = self._code_cache.get((start, len(options), choices))
         if code is None:
@@ -229,10 +229,10 @@ class SearchSpace:
         return {}
 
     def decode(self, code: np.ndarray) -> Arch:
-        """The architecture of an encoding; entries of absent blocks are not read.
+        """Decode an architecture; entries of absent blocks are not read.
 
         Raises:
-            ArchError: An index that is needed is out of range.
+            ArchError: The length is wrong, or a needed index is out of range.
         """
         indices = tuple(np.asarray(code).tolist())
         if len(indices) != len(self.dimensions):
@@ -259,7 +259,7 @@ class SearchSpace:
         return dim.options[index]
 
     def _choices_at(self, start: int, indices: tuple[int, ...]) -> Choices:
-        """The choices that stand at ``start`` of the encoding; made once, then remembered."""
+        """The choices from ``start`` of the encoding; made once, then cached."""
         cached = self._choices_cache.get((start, indices))
         if cached is None:
             entries = range(start, start + len(indices))
@@ -274,16 +274,16 @@ class SearchSpace:
     # drawing and changing
 
     def sample(self, rng: np.random.Generator) -> Arch:
-        """Draw each dimension uniformly and by itself, as the papers do.
+        """Draw each dimension uniformly and independently, as the papers do.
 
         Every depth is equally likely, so a shallow architecture is drawn more often than a deep one.
         """
         return self.decode(rng.integers(self._sizes))
 
     def sample_spread(self, count: int, rng: np.random.Generator) -> list[Arch]:
-        """Draw several: each like :meth:`sample`, together without replacement.
+        """Draw several architectures, each like :meth:`sample`, but options without replacement.
 
-        An option of a dimension is drawn at most count / options times, rounded up, as in ViT-ResNAS's code.
+        Each option of a dimension is drawn at most count / options times, rounded up, as in ViT-ResNAS's code.
         """
         codes = np.empty((count, len(self._sizes)), dtype=np.int64)
         for entry, size in enumerate(self._sizes.tolist()):
@@ -313,15 +313,15 @@ class SearchSpace:
         return SearchSpace(self.family, stages, self.choices.upper(opened), self.name)
 
     def evolve(self, shifts: Mapping[str, float]) -> SearchSpace:
-        """The space whose options have moved (S3, Eq. 8); those that are not above zero any more are dropped.
+        """Move the options of a space (S3, Eq. 8), and drop those that are no longer above zero.
 
         Args:
-            shifts: What is added to all options of a dimension, by its path: ``stages[0].embed_dim``,
-                ``stages[0].depth``, ``stages[0].block.num_heads``. Dimensions that are not named stay.
+            shifts: Path of a dimension → number to add to all its options. Paths are e.g. ``stages[0].embed_dim``,
+                ``stages[0].depth``, ``stages[0].block.num_heads``. Other dimensions stay.
 
         Raises:
-            SpaceError: There is no such dimension, it offers words or has no option left, or the blocks of a stage
-                offer different options.
+            SpaceError: A dimension is unknown, offers words or has no option left, or the blocks of a stage offer
+                different options.
         """
         return evolving.evolve(self, shifts)
 
@@ -332,9 +332,9 @@ class SearchSpace:
 
         Args:
             arch: An architecture of this space.
-            prob: One probability, or one a kind of :class:`Dimension`, e.g. AutoFormer's
-                ``dict(depth=0.4, stage=0.4, block=0.2)``; kinds that are not named stay.
-            rng: Where the randomness comes from.
+            prob: One probability, or one per kind of :class:`Dimension`, e.g. AutoFormer's
+                ``dict(depth=0.4, stage=0.4, block=0.2)``; other kinds stay.
+            rng: Random generator.
 
         Raises:
             ArchError: The architecture is not in this space.
@@ -342,7 +342,7 @@ class SearchSpace:
         if isinstance(prob, Mapping):
             unknown = set(prob) - {'global', 'stage', 'depth', 'block'}
             if unknown:
-                raise SpaceError(f'prob should be by global, stage, depth, block, but got {sorted(unknown)}')
+                raise SpaceError(f'prob should have the keys global, stage, depth, block, but got {sorted(unknown)}')
             chance: Any = np.array([prob.get(dim.kind, 0.0) for dim in self.dimensions])
         else:
             chance = prob
@@ -374,7 +374,7 @@ class SearchSpace:
         return self.choices.size() * math.prod(stage.size() for stage in self.stages)
 
     def arch_at(self, index: int) -> Arch:
-        """The architecture of a number from 0 to ``size() - 1``; the numbering is the order of :meth:`iterate`."""
+        """The architecture with a number from 0 to ``size() - 1``, in the order of :meth:`iterate`."""
         if not 0 <= index < self.size():
             raise SpaceError(f'index should be from 0 to {self.size() - 1}, but got {index}')
         return indexing.arch_at(self, index)
@@ -400,12 +400,12 @@ class SearchSpace:
         """Check that an architecture is in this space.
 
         Raises:
-            ArchError: It is not; the message begins with the path of what is wrong.
+            ArchError: It is not; the message begins with the path of the error.
         """
         self.encode(arch)
 
     def _check_shape(self, arch: Arch) -> None:
-        """Check the family, the number of stages, and which blocks are there."""
+        """Check the family, the number of stages and the presence of blocks."""
         if arch.family != self.family:
             raise ArchError(f'family is {arch.family}; {self._called} is of {self.family}')
         if len(arch.stages) != len(self.stages):
@@ -418,7 +418,7 @@ class SearchSpace:
                 raise ArchError(
                     f'stages[{s}].blocks has {count} entries; {self._called} has at most {len(space.blocks)}'
                 )
-            # With several depths the missing tail is right, and a hole before it is not.
+            # With several depths, only the last blocks may be missing.
             needed = count if len(space.depths) > 1 else len(space.blocks)
             for b in range(needed):
                 if b < count and stage.blocks[b] is not None:
@@ -440,7 +440,7 @@ class SearchSpace:
 
 
 def _needs(stage: StageSpace, block: int, depth: int, presence: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Where the choices of a block are there; ``depth`` and ``presence`` are entries of the encoding."""
+    """Conditions for the choices of a block to exist; ``depth`` and ``presence`` are entries of the encoding."""
     least = next(i for i, count in enumerate(stage.depths) if count > block)
     return ((depth, least),) * (least > 0) + (((presence[block], 1),) if block in presence else ())
 

@@ -1,1 +1,1 @@
-"""Helpers without a subject of their own: files written atomically, JSON, randomness, text."""
+"""Helpers: atomic file writes, checks of settings, JSON, randomness, text."""

@@ -1,4 +1,4 @@
-"""Checks of settings: each returns the value that is used, or raises a sentence that says what is wrong."""
+"""Checks of settings: each returns the checked value, or raises an error that names the problem."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from ..errors import VitnasError
 
 Check = Callable[[str, Any], Any]
-"""Takes the name of a setting and what was given for it."""
+"""Takes the name and the value of a setting; returns the checked value."""
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:
-    """A whole number.
+    """Check a whole number.
 
     Raises:
-        VitnasError: It is not, or it is too small.
+        VitnasError: The value is not a whole number, or is too small.
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise VitnasError(f'`{name}` should be a whole number of at least {least}, but got {value!r}')
@@ -24,10 +24,10 @@ def whole(name: str, value: Any, least: int = 1) -> int:
 
 
 def rate(name: str, value: Any) -> float:
-    """A rate of dropout or stochastic depth, or another chance.
+    """Check a probability, such as a rate of dropout or stochastic depth.
 
     Raises:
-        VitnasError: It is not from 0 to 1.
+        VitnasError: The value is not from 0 to 1.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise VitnasError(f'`{name}` should be from 0 to 1, but got {value!r}')
@@ -35,10 +35,10 @@ def rate(name: str, value: Any) -> float:
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False.
+    """Check a flag.
 
     Raises:
-        VitnasError: It is neither.
+        VitnasError: The value is neither True nor False.
     """
     if not isinstance(value, bool):
         raise VitnasError(f'`{name}` should be True or False, but got {value!r}')
@@ -46,10 +46,10 @@ def flag(name: str, value: Any) -> bool:
 
 
 def one_of(name: str, value: Any, options: Sequence[Any]) -> Any:
-    """One of several options.
+    """Check that a value is one of several options.
 
     Raises:
-        VitnasError: It is none of them.
+        VitnasError: The value is none of them.
     """
     if value not in options:
         raise VitnasError(f'`{name}` should be one of {", ".join(map(str, options))}, but got {value!r}')
@@ -57,10 +57,10 @@ def one_of(name: str, value: Any, options: Sequence[Any]) -> Any:
 
 
 def size(name: str, value: Any) -> tuple[int, int]:
-    """(height, width) of a size that may be given as one side.
+    """Check a size, given as one side or as a pair, and return (height, width).
 
     Raises:
-        VitnasError: It is neither a whole number above 0 nor a pair of them.
+        VitnasError: The value is neither a whole number above 0 nor a pair of them.
     """
     if type(value) is int and value > 0:
         return value, value
@@ -71,15 +71,15 @@ def size(name: str, value: Any) -> tuple[int, int]:
 
 
 def sequence(name: str, value: Any) -> Any:
-    """A list as a tuple; anything else as it is."""
+    """Turn a list into a tuple; return anything else as it is."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def stage_indices(name: str, value: Any, count: int) -> tuple[int, ...]:
-    """Numbers of stages; negative ones count from the last.
+    """Check indices of stages; negative ones count from the last stage.
 
     Raises:
-        VitnasError: There is none, or one is no stage.
+        VitnasError: There is no index, or one is out of range.
     """
     valid = isinstance(value, (list, tuple)) and value and all(type(i) is int for i in value)
     if not valid or not all(-count <= i < count for i in value):

@@ -1,4 +1,4 @@
-"""A real count of a built network, to which the closed forms are held."""
+"""Count parameters and MACs of a built network, as a reference for the closed forms."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def count_params(module: nn.Module) -> int:
-    """How many parameters a module holds."""
+    """Number of parameters of a module."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -15,10 +15,10 @@ def count_params(module: nn.Module) -> int:
 def count_macs(module: nn.Module, inputs: Tensor) -> int:
     """Multiply-accumulates of one forward pass: convolutions, linear layers and matrix products, as executed.
 
-    Attention runs unfused meanwhile: torch does not count the fused kernels.
+    Attention runs unfused here, since torch does not count the fused kernels.
 
     Args:
-        module: What to run.
+        module: The network.
         inputs: Its input, shape (1, 3, H, W) for the count of one image.
     """
     counter = FlopCounterMode(display=False)

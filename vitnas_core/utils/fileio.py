@@ -1,4 +1,4 @@
-"""Writing files so that a kill, a full disk or a power cut leaves the old content or the new, never a part."""
+"""Atomic file writes: a kill, a full disk or a power cut leaves the old or the new content, never a part."""
 
 import contextlib
 import fnmatch
@@ -11,15 +11,15 @@ from mmengine.fileio import LocalBackend, register_backend
 
 __all__ = ['AtomicBackend', 'atomic_write', 'remove_leftovers']
 
-# An aside file is hidden and ends in .tmp, so that no pattern for checkpoints or JSON files matches it.
+# A temporary file is hidden and ends in .tmp, so that no pattern for checkpoints or JSON files matches it.
 _ASIDE = re.compile(r'\.(?P<name>.+)\.[0-9a-f]{8}\.tmp')
 
 
 def atomic_write(path: str | os.PathLike, data: bytes | str, encoding: str = 'utf-8') -> None:
-    """Write a file aside in its own folder, flush it to the disk and rename it into place.
+    """Write a temporary file in the same folder, flush it to the disk and rename it into place.
 
     A reader, or a process started after a kill, sees the whole old file or the whole new one. Missing
-    folders are made. A symbolic link is followed: the file that it points to is replaced, not the link.
+    folders are made. For a symbolic link, the file that it points to is replaced, not the link.
 
     Args:
         path (str | os.PathLike): The file to write.
@@ -27,7 +27,7 @@ def atomic_write(path: str | os.PathLike, data: bytes | str, encoding: str = 'ut
         encoding (str): The encoding of a ``str``. Defaults to 'utf-8'.
 
     Raises:
-        OSError: If the file cannot be written; the old file is untouched then and nothing is left aside.
+        OSError: If the file cannot be written. The old file is untouched and no temporary file is left.
     """
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
@@ -48,14 +48,14 @@ def atomic_write(path: str | os.PathLike, data: bytes | str, encoding: str = 'ut
 
 
 def remove_leftovers(folder: str | os.PathLike, pattern: str = '*') -> list[str]:
-    """Remove what :func:`atomic_write` left aside when it was killed.
+    """Remove the temporary files that :func:`atomic_write` left when it was killed.
 
-    An aside file of a living writer cannot be told from a dead one's, so this is for whoever alone writes
-    the files of that pattern, before the first write.
+    This cannot tell a running writer's file from a dead one's. Call it only if no other process writes
+    files of that pattern, and before your first write.
 
     Args:
         folder (str | os.PathLike): Where to look, not recursively.
-        pattern (str): Names of the files that were to be written, such as ``'*.pth'``. Defaults to '*'.
+        pattern (str): Pattern of the target files' names, such as ``'*.pth'``. Defaults to '*'.
 
     Returns:
         list[str]: The names that were removed, sorted.

@@ -1,4 +1,4 @@
-"""Plain data, as JSON holds it: where two pieces of it differ."""
+"""Differences of JSON data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def difference(old: Any, new: Any, path: str = '') -> Iterator[str]:
-    """Where two pieces of JSON data differ, one text a place: ``constraint.macs: [null, 5] → [null, 6]``."""
+    """Differences of two pieces of JSON data, one text per place: ``constraint.macs: [null, 5] → [null, 6]``."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in [*old, *(name for name in new if name not in old)]:
             below = f'{path}.{name}' if path else str(name)

@@ -1,8 +1,8 @@
-"""Randomness as a function of where one is, not of what was drawn before.
+"""Randomness that depends on the step or the sample, not on earlier draws.
 
-Transforms, drop path and mixup draw from the global generators, whose state a resumed training cannot have
-unless it is made again. So a key (seed, step, rank; or seed, pass, position of a sample) seeds them for the
-length of one piece of work, and what they were is put back.
+Transforms, drop path and mixup draw from the global generators, whose state a resumed training has lost. So
+a key (seed, step, rank; or seed, pass, position of a sample) seeds them for one piece of work, and their old
+state is restored afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Put the global generators of Python, numpy and torch (CPU) back afterwards."""
+    """Restore the global generators of Python, numpy and torch (CPU) afterwards."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
         yield
@@ -28,7 +28,7 @@ def kept() -> Iterator[None]:
 
 
 def seed_globals(*key: int) -> None:
-    """Seed the global generators of Python, numpy and torch (CPU) by a key; :func:`kept` puts them back."""
+    """Seed the global generators of Python, numpy and torch (CPU) by a key; :func:`kept` restores them."""
     words = np.random.SeedSequence(key).generate_state(4)
     random.seed(int(words[0]))
     np.random.seed(int(words[1]))
@@ -37,7 +37,7 @@ def seed_globals(*key: int) -> None:
 
 @contextlib.contextmanager
 def seeded(*key: int) -> Iterator[None]:
-    """Seed the global generators, a GPU's own too, by a key, and put them back afterwards."""
+    """Seed the global generators and the GPU's by a key, and restore them afterwards."""
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with kept(), torch.random.fork_rng(devices):
         seed_step(*key)
@@ -45,7 +45,7 @@ def seeded(*key: int) -> Iterator[None]:
 
 
 def seed_step(*key: int) -> None:
-    """Seed the global generators, a GPU's own too, by a key of four words: samples have three."""
+    """Seed the global generators and the GPU's by a key of four words, which differs from every sample's three."""
     seed_globals(*key)
     if torch.cuda.is_available():
         torch.cuda.manual_seed(torch.default_generator.initial_seed())

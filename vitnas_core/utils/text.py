@@ -2,7 +2,7 @@
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
-    """Columns under a line, the first to the left and the others to the right."""
+    """Format rows in columns under a header; the first column is left-aligned, the others right-aligned."""
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
 
     def line(cells: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""An architecture drawn block by block: what is chosen where, and how wide the network is there."""
+"""Picture of an architecture, block by block: its choices and widths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..spaces.arch import Block, Value
 from . import theme
 from .formats import choice_text, plain
 
-# All in inches; the axes' units are inches too, downwards.
+# All in inches, as are the units of the axes; y points down.
 _WIDTH, _EDGE, _GAP, _PAD = 9.6, 0.12, 0.09, 0.1
 _CHIP, _LABEL, _ROW, _NUMBER = 1.75, 1.05, 0.31, 0.24
 _LETTER, _MOST_COLUMNS = 0.068, 8
@@ -23,22 +23,22 @@ _ENDS = ('Stem', 'Head')
 
 
 class _Scale(NamedTuple):
-    """What the bars are drawn by: the largest value of each numeric choice, and its colour."""
+    """Scale of the bars: the largest value of each numeric choice, and the colours."""
 
     most: dict[str, float]
     color: dict[str, str]
 
 
 def draw_arch(arch: Arch, title: str = '') -> Figure:
-    """Draw an architecture of any family: a line of globals, a band a stage, a box a block.
+    """Draw an architecture of any family: one line of globals, one band per stage, one box per block.
 
-    A numeric choice is shown as text and as a bar, in proportion to the largest value of that choice
-    in this architecture; those of a stem and a head, such as NASViT's, are of another kind, and are numbers alone.
-    An absent block is a dashed outline. Boxes wrap into rows.
+    Numeric choices have a bar, relative to the largest value of that choice in this architecture. Stems and heads,
+    such as NASViT's, have no bars: their numbers do not compare with those of stages. Absent blocks are dashed
+    outlines. Boxes wrap into rows.
 
     Args:
         arch: The architecture.
-        title: A line above it. Defaults to '': none.
+        title: Line above the picture. Defaults to '': none.
     """
     blocks = [block for stage in arch.stages for block in stage.blocks if block is not None]
     names = _stage_names(arch)
@@ -50,7 +50,7 @@ def draw_arch(arch: Arch, title: str = '') -> Figure:
     height = top + sum(heights) + _GAP * len(heights) + 0.05
     with theme.context():
         figure = Figure(figsize=(_WIDTH, height))
-        figure.set_layout_engine('none')  # places are computed here
+        figure.set_layout_engine('none')  # positions are computed here
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, _WIDTH), ylim=(height, 0))
         axes.set_axis_off()
@@ -65,7 +65,7 @@ def draw_arch(arch: Arch, title: str = '') -> Figure:
 
 
 def _stage_names(arch: Arch) -> list[str]:
-    """What the stages are called: those before and behind all blocks, with other choices than theirs, are no stages."""
+    """Name the stages; those before or after all blocks, with other choices than stages of blocks, are stem or head."""
     places = [i for i, stage in enumerate(arch.stages) if stage.blocks]
     choices = [set(arch.stages[i].choices) for i in places]
     names: list[str] = []
@@ -100,7 +100,7 @@ def _scale(all_choices: Iterable[Mapping[str, Value]]) -> _Scale:
 
 
 def _columns(blocks: Iterable[Block]) -> int:
-    """How many boxes fit side by side, by the longest text that one holds."""
+    """Number of boxes that fit side by side, given the longest text in a box."""
     letters = max((len(_name(n)) + len(choice_text(v)) for block in blocks for n, v in block.items()), default=0)
     room = _WIDTH - 2 * (_EDGE + _PAD) + _GAP
     return max(1, min(_MOST_COLUMNS, int(room / ((letters + 2) * _LETTER + 0.12 + _GAP))))

@@ -1,4 +1,4 @@
-"""The picture of gradient conflicts: their ratio over the training, and their share in each layer of the network."""
+"""Picture of gradient conflicts: the conflict ratio over the training, and the share of each layer."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Row = tuple[int, str, float]
 
 _MOST_NAMED = 6
 _ROOM = 135.0
-"""How many letters of a tick's name fit below the axis."""
+"""Number of letters that fit below the axis, over all tick labels."""
 
 
 class LayerShare(NamedTuple):
-    """How often a layer was in conflict.
+    """Share of conflicts of one layer.
 
     Args:
-        layer: Its name.
-        share: The share of its measurements with a negative cosine.
+        layer: Name of the layer.
+        share: Share of its measurements with a negative cosine.
         mean: Its mean cosine.
     """
 
@@ -47,14 +47,14 @@ def ratios(rows: Sequence[Row]) -> dict[int, float]:
 
 
 def layer_shares(rows: Sequence[Row]) -> list[LayerShare]:
-    """How often each layer was in conflict, in the order of the network, which is that of the rows."""
+    """Share of conflicts of each layer, in network order, which is the order of the rows."""
     cosines: dict[str, list[float]] = {}
     steps: dict[int, list[str]] = {}
     for step, layer, cosine in rows:
         cosines.setdefault(layer, []).append(cosine)
         steps.setdefault(step, []).append(layer)
     order: list[str] = []
-    for layers in dict.fromkeys(map(tuple, steps.values())):  # what early measurements lack comes after its neighbour
+    for layers in dict.fromkeys(map(tuple, steps.values())):  # layers missing at first follow their neighbour
         place = 0
         for layer in layers:
             if layer in order:
@@ -67,16 +67,16 @@ def layer_shares(rows: Sequence[Row]) -> list[LayerShare]:
 
 
 def draw_conflicts(rows: Sequence[Row]) -> Figure:
-    """Draw the conflict ratio over the training and, layer by layer, how often each was in conflict.
+    """Draw the conflict ratio over the training and the share of conflicts of each layer.
 
     Args:
-        rows: What the hook measured.
+        rows: Measurements of the hook.
 
     Raises:
-        VitnasError: There is no measurement.
+        VitnasError: ``rows`` is empty.
     """
     if not rows:
-        raise VitnasError('there is no measurement of conflicts to draw')
+        raise VitnasError('there are no conflict measurements to draw')
     shares = layer_shares(rows)
     with theme.context():
         figure = Figure(figsize=(10.5, 7.2))
@@ -116,7 +116,7 @@ def _draw_ratios(axes: Axes, found: dict[int, float]) -> None:
 
 
 def _draw_layers(axes: Axes, shares: list[LayerShare]) -> list[Line2D]:
-    """Bars in the order of the network; those of the most conflicts are numbered, and named by what is returned."""
+    """Draw one bar per layer in network order; number the worst layers and return legend entries that name them."""
     values = np.array([one.share for one in shares])
     worst = [int(i) for i in np.argsort(-values, kind='stable')[:_MOST_NAMED] if values[i] > 0]
     colors = [theme.VERMILION if i in worst else theme.BLUE for i in range(len(shares))]
@@ -136,7 +136,7 @@ def _draw_layers(axes: Axes, shares: list[LayerShare]) -> list[Line2D]:
 
 
 def _mark_blocks(axes: Axes, blocks: list[str]) -> None:
-    """A band behind every second block, and the names of those for which there is room."""
+    """Shade every second block, and name the blocks that have room for a label."""
     ticks, start = [], 0
     for number, (block, members) in enumerate(groupby(blocks)):
         end = start + len(list(members))
@@ -156,7 +156,7 @@ def _mark_blocks(axes: Axes, blocks: list[str]) -> None:
 
 
 def block_of(layer: str) -> str:
-    """The block that a layer is in, in short: ``0.2`` for ``backbone.stages.0.blocks.2.attn.qkv``, or ``head``."""
+    """Short name of a layer's block: ``0.2`` for ``backbone.stages.0.blocks.2.attn.qkv``, or ``head``."""
     parts = layer.removeprefix('backbone.').split('.')
     numbers = [after for before, after in zip(parts, parts[1:]) if before in ('stages', 'blocks') and after.isdigit()]
     return '.'.join(numbers) if numbers else plain(parts[0].removesuffix('_bn'), 14)

@@ -12,7 +12,7 @@ Baseline = tuple[str, float, Mapping[str, float]]
 """A network to compare with: its name, its score and its costs, e.g. ``('largest', 95.1, {'macs': 2.0e9})``."""
 
 COST_LABELS = {'macs': 'MACs', 'params': 'Parameters', 'latency': 'Latency'}
-"""What the costs are called in pictures and tables."""
+"""Names of the costs in pictures and tables."""
 
 # Control characters (XML has no spelling for them) and halves of surrogate pairs (UTF-8 has none).
 _UNPRINTABLE = re.compile(r'[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]')
@@ -21,18 +21,18 @@ _TIMES = ((1.0, 's', 2), (1e-3, 'ms', 2), (1e-6, 'µs', 1))
 
 
 def plain(text: object, length: int = 120) -> str:
-    """A string that every font, XML and UTF-8 can hold, cut to a length."""
+    """Make a string valid in every font, XML and UTF-8, and cut it to a length."""
     clean = _UNPRINTABLE.sub('\ufffd', str(text))
     return clean if len(clean) <= length else clean[: length - 1] + '…'
 
 
 def cost_label(name: str) -> str:
-    """What a cost is called."""
+    """Name of a cost in pictures and tables."""
     return COST_LABELS.get(name, plain(name))
 
 
 def cost_unit(name: str, largest: float) -> tuple[float, str]:
-    """The unit in which costs up to ``largest`` are read best: its size and its sign, e.g. (1e9, 'G')."""
+    """Best unit for costs up to ``largest``: its size and its sign, e.g. (1e9, 'G')."""
     table = _TIMES if name == 'latency' else _SIZES
     for size, sign, _ in table:
         if abs(largest) >= size * 0.99995:  # 999,999 is 1.00 M, not 1000.0 k
@@ -41,7 +41,7 @@ def cost_unit(name: str, largest: float) -> tuple[float, str]:
 
 
 def cost_text(name: str, value: float | None) -> str:
-    """A cost with its unit: 1.283 G, 5.87 M, 12.50 ms; a dash where there is none."""
+    """A cost with its unit: 1.283 G, 5.87 M, 12.50 ms; a dash if there is none."""
     if value is None or not math.isfinite(value):
         return '–'
     size, sign = cost_unit(name, value)
@@ -50,7 +50,7 @@ def cost_text(name: str, value: float | None) -> str:
 
 
 def score_text(metric: str, value: float | None) -> str:
-    """A score: 94.70 % where the metric is known to be in percent, else 0.4123."""
+    """A score: 94.70 % if the metric is known to be in percent, else 0.4123."""
     if value is None or not math.isfinite(value):
         return '–'
     return f'{value:.2f} %' if in_percent(metric) else f'{value:.4f}'

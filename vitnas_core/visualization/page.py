@@ -1,4 +1,4 @@
-"""The HTML that the report is made of: its style sheet, cards, tiles and tables. Every text is escaped here."""
+"""Style sheet, cards, tiles and tables of the HTML reports. All text is escaped here."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ pre { margin: 6px 0 0; font: 12px/1.45 ui-monospace, Menlo, Consolas, "DejaVu Sa
 
 
 def escape(text: object, length: int = 2000) -> str:
-    """A user's string as HTML text or attribute."""
+    """Escape a user's string for HTML text or an attribute."""
     return html.escape(plain(text, length))
 
 
 def page(title: str, body: str) -> str:
-    """The whole file; ``body`` is HTML."""
+    """Build the whole file; ``body`` is HTML."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -83,7 +83,7 @@ def page(title: str, body: str) -> str:
 
 
 def tiles(pairs: Iterable[tuple[str, str]]) -> str:
-    """(label, value) pairs as tiles, the first one stressed."""
+    """Show (label, value) pairs as tiles; the first one is highlighted."""
     made = [
         f'<div class="tile{" main" if i == 0 else ""}"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
         for i, (label, value) in enumerate(pairs)
@@ -98,12 +98,12 @@ def card(title: str, content: str, kind: str = '', note: str = '') -> str:
 
 
 def plot(svg: str, kind: str = '') -> str:
-    """A picture on white, in light and dark alike; it scrolls where the screen is too narrow."""
+    """A picture on white, in light and dark mode; it scrolls on narrow screens."""
     return f'<div class="scroll plot {kind}">{svg}</div>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], marked: int = -1, kind: str = '') -> str:
-    """A table that scrolls where it is too wide; cells are HTML, ``marked`` is the number of a row to stress."""
+    """A table that scrolls if it is too wide; cells are HTML, ``marked`` is the index of the highlighted row."""
     lines = [
         f'<tr{" class=mark" if i == marked else ""}>{"".join(f"<td>{cell}</td>" for cell in row)}</tr>'
         for i, row in enumerate(rows)
@@ -114,11 +114,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], marked: int = -1, 
 
 
 def settings(pairs: Mapping[str, str]) -> str:
-    """What a run was asked for, a row a setting."""
+    """A table of a run's settings, one row each."""
     return table([], [[escape(name), escape(value)] for name, value in pairs.items()], kind='settings')
 
 
 def details(summary: str, text: str) -> str:
-    """A text that opens on a click, without a script."""
+    """A text that unfolds on a click, without a script."""
     lines = '\n'.join(escape(line) for line in text.split('\n'))
     return f'<details><summary>{escape(summary)}</summary><pre>{lines}</pre></details>'

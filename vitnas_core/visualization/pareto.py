@@ -1,4 +1,4 @@
-"""The Pareto picture: every candidate's score over its cost, the front, the winner and the limit."""
+"""Picture of the Pareto front: every candidate's score over its cost, the front, the winner and the limit."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ..search.candidate import Candidate
 
 _MANY = 2000
-"""From how many points on they are one image in an SVG instead of a shape each."""
+"""Above this number of points, an SVG holds one image instead of one shape per point."""
 _MARKS = 'Ds^vPX'
 
 
 def full(candidate: Candidate) -> bool:
-    """Whether a candidate was scored on the whole hold-out part, so that its score compares with others'."""
+    """Whether a candidate was scored on the whole hold-out part, so that its score is comparable."""
     return candidate.complete and candidate.fraction >= 1 and math.isfinite(candidate.score)
 
 
 def partial(candidate: Candidate) -> bool:
-    """Whether a candidate has a score of a part of the hold-out data only: dropped by racing, or an early rung."""
+    """Whether a candidate was scored on a part of the hold-out data only: dropped by racing, or in an early rung."""
     return math.isfinite(candidate.score) and not full(candidate)
 
 
@@ -43,17 +43,16 @@ def draw_pareto(
 ) -> Figure:
     """Draw every candidate's score over a cost, generations by colour, with the front and the winner.
 
-    Candidates that were scored on a part of the hold-out data are drawn faint; those without a finite
-    score are left out.
+    Candidates scored on a part of the hold-out data are faint; those without a finite score are left out.
 
     Args:
-        candidates: All that were evaluated.
-        front: Those that none beats in both score and cost, in any order; may be empty.
+        candidates: All evaluated candidates.
+        front: The Pareto front of score and cost, in any order; may be empty.
         best: The winner.
-        cost: Which cost. Defaults to 'macs'.
-        limit: (low, high) of that cost, None or infinite where open. Defaults to None.
-        metric: What the score is. Defaults to 'score'.
-        baselines: Networks to mark besides. Defaults to ().
+        cost: Name of the cost. Defaults to 'macs'.
+        limit: (low, high) of that cost, None or infinite for no bound. Defaults to None.
+        metric: Name of the score. Defaults to 'score'.
+        baselines: Further networks to mark. Defaults to ().
 
     Raises:
         VitnasError: A candidate has no such cost.
@@ -112,7 +111,7 @@ def _draw_front(axes: Axes, front: Sequence[Candidate], cost: str) -> None:
 
 
 def _draw_baselines(axes: Axes, baselines: Sequence[Baseline], cost: str, metric: str) -> None:
-    """Mark them; the view grows for those near, and those far off are in the legend only."""
+    """Mark the baselines; the view grows for near ones, far ones are only in the legend."""
     view = _View(*axes.get_xlim(), *axes.get_ylim())
     for mark, (name, score, costs) in zip(_MARKS * len(baselines), baselines):
         if cost not in costs or not math.isfinite(score):
@@ -131,7 +130,7 @@ class _View(NamedTuple):
     top: float
 
     def grown(self, x: float, y: float) -> _View | None:
-        """A view that shows a point as well, or None where all else would get too small."""
+        """The view extended to a point, or None if everything else would become too small."""
         wide, high = (self.right - self.left) * 0.05, (self.top - self.bottom) * 0.05
         view = _View(
             *(min(self.left, x - wide), max(self.right, x + wide)),
@@ -146,7 +145,7 @@ def _mark(axes: Axes, x: float, y: float, name: str, cost: str, metric: str, **s
 
 
 def _pad(axes: Axes) -> None:
-    """A view that is not empty, however few or equal the points are; marks stay off its edge."""
+    """Set a view with a margin, which is not empty even for one point or equal points."""
     (left, bottom), (right, top) = axes.dataLim.min, axes.dataLim.max
     if not all(map(math.isfinite, (left, bottom, right, top))):
         return
@@ -156,13 +155,13 @@ def _pad(axes: Axes) -> None:
 
 
 def _draw_limit(axes: Axes, limit: tuple[float | None, float | None], cost: str) -> None:
-    """A line at each limit that is near enough to be seen, with the refused side shaded."""
+    """Draw a line at each limit, and shade the excluded side of near ones."""
     left, right = axes.get_xlim()
     for bound, side, words in zip(limit, (-1, 1), ('at least', 'at most')):
         if bound is None or math.isinf(bound):
             continue
         reach = max(abs(right - left), abs(bound) * 0.01) * 0.06
-        # A limit far from every candidate would squeeze them into a corner: it is named in the legend only.
+        # A limit far from every candidate would squeeze them into a corner, so only the legend names it.
         near = left - 4 * reach <= bound <= right + 4 * reach
         label = f'limit: {words} {cost_text(cost, bound)}{"" if near else " (off the plot)"}'
         axes.axvline(bound, color=theme.VERMILION, linewidth=1.2, linestyle=(0, (4, 3)), label=label, zorder=1)

@@ -1,4 +1,4 @@
-"""The predictor picture: predicted over measured score, of candidates that the predictor had not seen."""
+"""Picture of a predictor: predicted over measured scores of candidates that it was not trained on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import theme
 from .formats import metric_label, plain
 
 _MANY = 2000
-"""From how many points on they are one image in an SVG instead of a shape each."""
+"""Above this number of points, an SVG holds one image instead of one shape per point."""
 
 Pair = tuple[float, float]
 """(measured, predicted) score of a candidate."""
@@ -25,10 +25,10 @@ def draw_predictor(held_out: Sequence[Pair], final: Sequence[Pair], title: str =
     Pairs that are not finite are left out.
 
     Args:
-        held_out: Of the random candidates that the predictor was validated on.
-        final: Of the candidates that were evaluated because of their predictions; may be empty.
-        title: What stands above, e.g. R² and Kendall's τ. Defaults to ''.
-        metric: What the score is. Defaults to 'score'.
+        held_out: Pairs of the random candidates that validate the predictor.
+        final: Pairs of the candidates that were evaluated because of their predictions; may be empty.
+        title: Line above the picture, e.g. R² and Kendall's τ. Defaults to ''.
+        metric: Name of the score. Defaults to 'score'.
     """
     groups = [[pair for pair in group if all(map(math.isfinite, pair))] for group in (held_out, final)]
     with theme.context():
@@ -60,7 +60,7 @@ def _scatter(axes: Axes, pairs: Sequence[Pair], name: str, color: str, marker: s
 
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
-    """Both axes' limits: all values, with a margin, however few or equal they are."""
+    """Limits of both axes: all values with a margin, even if there are none or all are equal."""
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
     margin = 0.05 * (high - low) or abs(high) * 0.02 or 1.0
     return low - margin, high + margin

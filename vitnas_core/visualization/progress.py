@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def draw_progress(candidates: Sequence[Candidate], metric: str = 'score') -> Figure:
-    """Draw how the score rose: by generation, or candidate by candidate where there is one generation only.
+    """Draw the score over the search: by generation, or by candidate if there is only one generation.
 
-    Lines are of candidates scored on the whole hold-out part; the others are faint points.
+    Lines use only candidates scored on the whole hold-out part; the others are faint points.
 
     Args:
-        candidates: All that were evaluated.
-        metric: What the score is. Defaults to 'score'.
+        candidates: All evaluated candidates.
+        metric: Name of the score. Defaults to 'score'.
     """
     ordered = sorted((c for c in candidates if full(c) or partial(c)), key=lambda c: (c.generation, c.id))
     with theme.context():

@@ -1,4 +1,4 @@
-"""``report.html``: what a search found, as one file that opens without a network."""
+"""``report.html``: the results of a search in one file that opens offline."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..search.candidate import Candidate
 
 _TOP = 20
-"""How many of the best candidates are listed."""
+"""Number of best candidates in the list."""
 _MOST_FRONT = 100
-"""How many of the front at most; pareto.json has all."""
+"""Largest number of front candidates in the list; pareto.json has all of them."""
 
 
 def write_report(
@@ -42,20 +42,20 @@ def write_report(
     baselines: Sequence[Baseline] = (),
     cost: str = 'macs',
 ) -> None:
-    """Write the report of a search: one HTML file, nothing beside it, the same bytes for the same input.
+    """Write the report of a search: one self-contained HTML file, the same bytes for the same input.
 
     Args:
         path: The file to write.
-        title: Its heading.
-        candidates: All that were evaluated.
+        title: Heading of the page.
+        candidates: All evaluated candidates.
         front: The Pareto front of score and cost.
         best: The winner.
-        settings: What was searched and how, in words.
-        constraint: The limits of the search, cost name → (low, high), None or infinite where open; or None.
-        metric: What the score is, e.g. 'accuracy/top1'.
-        training_csv: The supernet's ``supernet_report.csv``, if its curves are to be shown. Defaults to None.
+        settings: Settings of the search, name → text.
+        constraint: Limits of the search, cost name → (low, high), None or infinite for no bound. None: no limits.
+        metric: Name of the score, e.g. 'accuracy/top1'.
+        training_csv: The supernet's ``supernet_report.csv``, to show its curves. Defaults to None: no curves.
         baselines: Networks to compare with, e.g. largest, smallest, random. Defaults to ().
-        cost: Which cost the front is of. Defaults to 'macs'.
+        cost: Name of the front's cost. Defaults to 'macs'.
 
     Raises:
         VitnasError: The CSV is malformed, or a candidate lacks a cost.
@@ -68,7 +68,7 @@ def write_report(
         rest.append(page.card('Training of the supernet', page.plot(curves)))
     plots = list(_plots(candidates, front, best, limits, metric, baselines, cost))
     rest = plots[2:] + rest
-    # Two cards a row: the last one takes a whole row where it would be alone.
+    # Two cards per row: the last one takes a whole row if it would be alone.
     rest.append(page.card('Settings', page.settings(settings), '' if len(rest) % 2 else 'wide'))
     parts = [
         f'<h1>{page.escape(title)}</h1>',
@@ -106,7 +106,7 @@ def _plots(
     baselines: Sequence[Baseline],
     cost: str,
 ) -> Iterator[str]:
-    """Score over the cost of the front, progress, then score over the other costs that have a limit."""
+    """Cards of score over the front's cost, of progress, and of score over each other limited cost."""
     figure = draw_pareto(candidates, front, best, cost, limits.get(cost), metric, baselines)
     label = f'{metric} over {cost_label(cost)}: every candidate, the Pareto front and the winner'
     yield page.card('Score and cost', page.plot(inline_svg(figure, 'pareto', label)))
@@ -114,7 +114,7 @@ def _plots(
     yield page.card('Progress of the search', page.plot(svg))
     for i, other in enumerate(name for name in limits if name != cost):
         if all(other in c.cost for c in (*candidates, best)):
-            # The front is not one of this cost: only the cloud, the limit and the winner mean something here.
+            # The front belongs to another cost, so this plot has only candidates, limit and winner.
             figure = draw_pareto(candidates, (), best, other, limits[other], metric, baselines)
             svg = inline_svg(figure, f'cost-{i}', f'{metric} over {cost_label(other)}')
             yield page.card(f'Score and {_in_a_sentence(other)}', page.plot(svg))
@@ -171,7 +171,7 @@ def _candidate_table(rows: Sequence[Candidate], best: Candidate, costs: Sequence
 
 
 def arch_text(arch: Arch) -> str:
-    """An architecture as JSON with a line a block: what an architecture file holds, to be read and copied."""
+    """Format an architecture as JSON with one line per block, ready to copy into an architecture file."""
     data = arch.to_dict()
     stages = []
     for stage in data.pop('stages'):

@@ -1,4 +1,4 @@
-"""The sampler picture: what the architectures that π(B) draws cost, and which options it takes, by budget."""
+"""Picture of a sampler: costs and options of the architectures that π(B) draws, by budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_PANELS = 8
 _MOST_GRID = 50
-"""A grid of more budgets is neither drawn for one by one nor marked."""
+"""Larger grids are not sampled budget by budget, and not marked."""
 _PERCENTILES = (5, 25, 50, 75, 95)
 
 
@@ -32,11 +32,11 @@ class SamplerDraws:
     """Architectures that a sampler drew for budgets across its range.
 
     Args:
-        space: What they are of.
-        grid: The budgets that have an embedding of their own, (G,), in MACs.
-        budgets: The budgets that were drawn for, (B,), smallest first.
+        space: Their search space.
+        grid: Budgets with their own embedding, (G,), in MACs.
+        budgets: Budgets of the draws, (B,), smallest first.
         costs: MACs of the draws, (B, N).
-        codes: Their encodings, (B, N, dimensions), as of :meth:`SearchSpace.encode`.
+        codes: Encodings of the draws by :meth:`SearchSpace.encode`, (B, N, dimensions).
     """
 
     space: SearchSpace
@@ -49,13 +49,13 @@ class SamplerDraws:
 def collect_draws(
     sampler: FocusSampler, rng: np.random.Generator, num_draws: int = 200, num_budgets: int = 25
 ) -> SamplerDraws:
-    """Draw architectures for the budgets of the grid and for evenly spaced ones between them, least to greatest.
+    """Draw architectures for the budgets of the grid and for evenly spaced budgets between them.
 
     Args:
         sampler: The sampler, bound to its space.
-        rng: Where the draws come from.
-        num_draws: Architectures a budget. Defaults to 200.
-        num_budgets: How many evenly spaced budgets; one beside a budget of the grid is left out. Defaults to 25.
+        rng: Random generator of the draws.
+        num_draws: Architectures per budget. Defaults to 200.
+        num_budgets: Number of evenly spaced budgets; those close to the grid are left out. Defaults to 25.
     """
     budgets = _budgets(sampler, num_budgets)
     with torch.no_grad():
@@ -76,13 +76,13 @@ def _budgets(sampler: FocusSampler, num: int) -> np.ndarray:
 
 
 def draw_sampler(draws: SamplerDraws) -> Figure:
-    """Draw the cost of the draws over the budget, and for each kind of choice how often each option is taken.
+    """Draw cost over budget, and the share of each option of each kind of choice.
 
-    A kind of choice is what has one name. Its shares are over all blocks and stages in which the draws have it and
-    that offer more than one option. Of more than eight kinds the others are only named.
+    Choices of one name are one kind. Shares are over all blocks and stages that have the choice and offer more than
+    one option. At most eight kinds are drawn; the title names the others.
 
     Args:
-        draws: What :func:`collect_draws` drew.
+        draws: Result of :func:`collect_draws`.
     """
     kinds: dict[str, list[int]] = {}
     for entry, dim in enumerate(draws.space.dimensions):
@@ -111,11 +111,11 @@ def draw_sampler(draws: SamplerDraws) -> Figure:
 def _headline(draws: SamplerDraws, hidden: Sequence[str]) -> str:
     called = plain(draws.space.name or draws.space.family, 40)
     more = f' (not shown: {plain(", ".join(hidden), 45)})' if hidden else ''
-    return f'What the sampler of {called} draws for a budget{more}'
+    return f'Draws of the {called} sampler by budget{more}'
 
 
 def _draw_costs(axes: Axes, draws: SamplerDraws) -> None:
-    """Median and spread of the costs, and where cost and budget are equal; both axes have the same scale."""
+    """Draw median and spread of the costs, and the line of equal cost and budget; both axes have the same scale."""
     x, (p5, p25, median, p75, p95) = _as_areas(draws, np.percentile(draws.costs, _PERCENTILES, axis=1))
     for bottom, top, alpha, label in ((p5, p95, 0.15, '5 to 95 % of the draws'), (p25, p75, 0.3, '25 to 75 %')):
         axes.fill_between(x, bottom, top, color=theme.BLUE, alpha=alpha, linewidth=0, label=label, zorder=2)
@@ -133,7 +133,7 @@ def _draw_costs(axes: Axes, draws: SamplerDraws) -> None:
             label=f'budgets with an embedding ({len(draws.grid)})',
         )  # fmt: skip
     axes.set(
-        title=f'Cost of {draws.costs.shape[1]:,} draws a budget',
+        title=f'Cost of {draws.costs.shape[1]:,} draws per budget',
         xlabel=_label('budget', draws),
         ylabel=_label('cost', draws),
     )
@@ -143,7 +143,7 @@ def _draw_costs(axes: Axes, draws: SamplerDraws) -> None:
 
 
 def _draw_options(axes: Axes, draws: SamplerDraws, entries: Sequence[int]) -> None:
-    """An area an option, the smallest lowest and lightest; the legend beside them has their order."""
+    """Draw one area per option, the smallest lowest and lightest; the legend has the same order."""
     labels, shares = option_shares(draws, entries)
     x, areas = _as_areas(draws, shares)
     colors = [theme.GENERATIONS(place) for place in np.linspace(0, 1, len(labels))]
@@ -160,18 +160,18 @@ def _draw_options(axes: Axes, draws: SamplerDraws, entries: Sequence[int]) -> No
 
 
 def option_shares(draws: SamplerDraws, entries: Sequence[int]) -> tuple[list[str], np.ndarray]:
-    """How often each option of one kind of choice is taken, among the blocks and stages that the draws have.
+    """Share of each option of one kind of choice, over the blocks and stages that are present in the draws.
 
-    Options are told apart by their place, smallest network first, since stages may have values of their own; where
-    the stages offer different numbers of options, as the smallest, the largest and those between.
+    Options are matched by position, smallest network first, since stages may have different values. If stages offer
+    different numbers of options, they are grouped into the smallest, the largest and those between.
 
     Args:
         draws: The draws.
-        entries: Which dimensions of the space are of this kind.
+        entries: Indices of the space's dimensions of this kind.
 
     Returns:
-        The names of the options, and their shares (options, B), which add up to 1, or to 0 at a budget none of whose
-        draws has the choice.
+        The names of the options, and their shares (options, B). Shares add up to 1, or to 0 at a budget where no draw
+        has the choice.
     """
     dims = [draws.space.dimensions[entry] for entry in entries]
     codes = draws.codes[:, :, list(entries)]
@@ -189,7 +189,7 @@ def option_shares(draws: SamplerDraws, entries: Sequence[int]) -> tuple[list[str
 
 
 def _as_areas(draws: SamplerDraws, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Budgets and values (…, B) to draw areas of; one budget alone gets a width."""
+    """Budgets and values (…, B) for area plots; a single budget gets a width."""
     if len(draws.budgets) > 1:
         return draws.budgets, values
     half = abs(draws.budgets[0]) * 0.05 or 1.0

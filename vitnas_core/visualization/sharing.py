@@ -1,4 +1,4 @@
-"""The sharing picture: which groups of channels each width uses, and how often each is trained (ViTAS, Fig. 1)."""
+"""Picture of sharing patterns: channel groups of each width, and how often each is trained (ViTAS, Fig. 1)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..elastic.sharing import PATTERNS, shares
 from . import theme
 
 _USES = ListedColormap([theme.BAND, theme.SKY, theme.BLUE])
-"""Not at all, once, and from both ends."""
+"""Colours of groups that are unused, used once, or used from both ends."""
 
 
 def draw_sharing(groups: int) -> Figure:
-    """Draw the three patterns beside each other: above what each width uses, below the sums over all widths.
+    """Draw the three patterns side by side: groups of each width above, sums over all widths below.
 
     Args:
-        groups: Groups of channels.
+        groups: Number of channel groups.
     """
     with theme.context():
         figure = Figure(figsize=(3.4 * len(PATTERNS), 5.2))
@@ -36,7 +36,7 @@ def draw_sharing(groups: int) -> Figure:
 
 
 def _draw_uses(axes: Axes, beta: np.ndarray) -> None:
-    """A cell for each width (row) and group (column), filled as often as it is used."""
+    """One cell per width (row) and group (column), coloured by how often the width uses the group."""
     axes.pcolormesh(beta, cmap=_USES, vmin=0, vmax=2, edgecolor='white', linewidth=0.8)
     axes.set_yticks(np.arange(len(beta)) + 0.5, [str(size) for size in range(1, len(beta) + 1)])
     axes.grid(visible=False)

@@ -1,4 +1,4 @@
-"""The pictures of a space search: where its choices moved, and how the errors are distributed (S3, Fig. 2, 3 and 6)."""
+"""Pictures of a space search: moves of the choices, and distributions of the errors (S3, Fig. 2, 3 and 6)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from ..spaces.grammar import Options
 
 _WIDTH = 7.2
-"""Inches that a picture of panels has at least."""
+"""Least width of a picture of panels, in inches."""
 _MOST_TICKS = 6
 _MOST_COLUMNS = 4
 _ROUND = [1, 2, 5, 10]
-"""What the distance of ticks begins with."""
+"""Leading digits of the distance of ticks."""
 _NETWORK = 'Whole network'
 
 
 class _Kind(NamedTuple):
-    """What the dimensions of a row have in common."""
+    """Kind of the dimensions in one row."""
 
     name: str
     whole: bool
@@ -43,7 +43,7 @@ class _Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class _Scale:
-    """Where choices stand on an axis: numbers at their value, words one after another."""
+    """Positions of choices on an axis: numbers at their value, words one after another."""
 
     values: tuple[Value, ...]
 
@@ -59,19 +59,19 @@ class _Scale:
         return any(isinstance(value, str) for value in self.values)
 
     def at(self, values: Sequence[Value]) -> list[float]:
-        """The places of these choices."""
+        """Positions of these choices."""
         return [float(self.values.index(value)) if self.words else float(value) for value in values]
 
     @property
     def limits(self) -> tuple[float, float]:
-        """A view that holds all of them, with the outermost off its edge."""
+        """Limits of the axis: all choices, with a margin."""
         places = self.at(self.values)
         low, high = min(places), max(places)
         room = 0.14 * (high - low) or abs(high) * 0.1 or 1.0
         return low - room, high + room
 
     def show(self, axis: Axis, most: int = _MOST_TICKS) -> None:
-        """Put the ticks on the choices themselves, or on round numbers where those are too many or too near."""
+        """Put the ticks on the choices, or on round numbers if choices are too many or too close."""
         places = self.at(self.values)
         apart = min(np.diff(places), default=1.0) >= 0.12 * (places[-1] - places[0])
         if self.words or (apart and len(places) <= _MOST_TICKS):
@@ -82,14 +82,14 @@ class _Scale:
 
 
 def dimension_label(name: str) -> str:
-    """What a dimension is called in pictures: its name; the depth is the paper's number of blocks."""
+    """Name of a dimension in pictures; the depth is the paper's number of blocks."""
     return 'number of blocks' if name == 'depth' else plain(name, 24)
 
 
 def draw_space_steps(steps: Sequence[SpaceStep]) -> Figure:
-    """Draw the choices of every dimension step by step: a row a dimension, a column a stage (Fig. 2).
+    """Draw the choices of every dimension step by step: one row per dimension, one column per stage (Fig. 2).
 
-    Rows have one scale, so that stages compare. What holds for the whole network has a row with one panel.
+    The panels of a row share one scale, so that stages compare. A dimension of the whole network has one panel.
 
     Args:
         steps: The spaces, first to last; at least one.
@@ -99,7 +99,7 @@ def draw_space_steps(steps: Sequence[SpaceStep]) -> Figure:
     """
     rows = _rows(steps)
     columns = max(1 + column for row in rows.values() for column in row)
-    # The panels of the stages and those of the network are apart: each part has its own headings and step numbers.
+    # Panels of stages and panels of the network are separate parts, each with its own headings and step numbers.
     top = {(kind.whole, column): kind for kind, row in reversed(rows.items()) for column in row}
     bottom = {(kind.whole, column): kind for kind, row in rows.items() for column in row}
     with theme.context():
@@ -123,7 +123,7 @@ def draw_space_steps(steps: Sequence[SpaceStep]) -> Figure:
 
 
 def _rows(steps: Sequence[SpaceStep]) -> dict[_Kind, dict[int, dict[int, Options]]]:
-    """The choices by kind, stage and step: the number of blocks first, what holds for the whole network last."""
+    """Choices by kind, stage and step: the number of blocks first, dimensions of the whole network last."""
     found: dict[_Kind, dict[int, dict[int, Options]]] = {}
     for number, step in enumerate(steps):
         for dimension in stage_dimensions(step.space):
@@ -136,7 +136,7 @@ def _rows(steps: Sequence[SpaceStep]) -> dict[_Kind, dict[int, dict[int, Options
 def _draw_row(
     figure: Figure, grid: GridSpec, place: int, row: Mapping[int, Mapping[int, Options]], num_steps: int
 ) -> dict[int, Axes]:
-    """The panels of one dimension, by column, on one scale; the first of them has its numbers."""
+    """Draw the panels of one dimension, by column, on one scale; the first one has the tick labels."""
     scale = _Scale.of(options for choices in row.values() for options in choices.values())
     panels: dict[int, Axes] = {}
     for column, choices in sorted(row.items()):
@@ -150,7 +150,7 @@ def _draw_row(
 
 
 def _draw_choices(axes: Axes, choices: Mapping[int, Options], scale: _Scale, num_steps: int) -> None:
-    """A dot a choice; where they are numbers, lines from step to step show the tendency."""
+    """Draw one dot per choice; if choices are numbers, lines from step to step show the tendency."""
     places = {step: scale.at(options) for step, options in choices.items()}
     dots = [(step, place) for step, found in places.items() for place in found]
     size = 4.5 if num_steps <= 6 else 3
@@ -185,15 +185,15 @@ def draw_error_distribution(steps: Sequence[SpaceStep]) -> Figure:
 
 
 def draw_choice_distribution(step: SpaceStep, name: str = 'depth') -> Figure:
-    """Draw what the choices of one dimension are worth, stage by stage (Fig. 3).
+    """Draw the errors of each choice of one dimension, stage by stage (Fig. 3).
 
-    A panel a stage has the empirical distribution function of the errors of the architectures with each choice; the
-    last panel has the top-tier error over the choice. Where blocks choose by themselves, an architecture counts once
-    for every block that has the choice.
+    One panel per stage has the empirical distribution function of the errors of the architectures with each choice.
+    The last panel has the top-tier error over the choice. For a dimension of single blocks, an architecture counts
+    once per block that has the choice.
 
     Args:
         step: A space and its samples.
-        name: Which dimension. Defaults to 'depth'.
+        name: Name of the dimension. Defaults to 'depth'.
 
     Raises:
         VitnasError: No stage has such a dimension.
@@ -223,7 +223,7 @@ def draw_choice_distribution(step: SpaceStep, name: str = 'depth') -> Figure:
 
 
 def _draw_stage(axes: Axes, dimension: StageDimension, errors: Mapping[Value, Sequence[float]]) -> None:
-    """A curve a choice, the smallest lightest; a choice that no architecture has is only named."""
+    """Draw one curve per choice, the smallest lightest; a choice without architectures is only in the legend."""
     for (value, found), color in zip(errors.items(), _ordered_colors(len(errors))):
         if found:
             _draw_distribution(axes, found, color=color, linewidth=1.5, label=choice_text(value))
@@ -241,7 +241,7 @@ def _draw_stage(axes: Axes, dimension: StageDimension, errors: Mapping[Value, Se
 def _draw_top(
     axes: Axes, dimensions: Sequence[StageDimension], errors: Sequence[Mapping[Value, Sequence[float]]], top: float
 ) -> None:
-    """The top-tier error over the choice, a line a stage; the legend is beside them."""
+    """Draw the top-tier error over the choice, one line per stage; the legend is beside the panel."""
     scale = _Scale.of(dimension.options for dimension in dimensions)
     for i, (dimension, found) in enumerate(zip(dimensions, errors)):
         tops = {value: SpaceQuality.of(some, top).top for value, some in found.items() if some}
@@ -258,7 +258,7 @@ def _draw_top(
 
 
 def _draw_distribution(axes: Axes, errors: Sequence[float], **style: Any) -> None:
-    """The share of the errors that are at most x: a jump at each."""
+    """Draw the share of errors that are at most x, as steps."""
     ordered = np.sort(errors)
     axes.plot([ordered[0], *ordered], np.linspace(0, 1, len(ordered) + 1), drawstyle='steps-post', **style)
 
@@ -271,7 +271,7 @@ def _label_distribution(axes: Axes) -> None:
 
 
 def _ordered_colors(count: int) -> list[Any]:
-    """Colours of things that have an order, the first lightest."""
+    """Colours of an ordered series, the first lightest."""
     return [theme.BLUE] if count == 1 else [theme.GENERATIONS(place) for place in np.linspace(0, 1, count)]
 
 

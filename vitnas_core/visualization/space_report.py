@@ -1,4 +1,4 @@
-"""The report page of a space search: how the space moved and what that was good for, in one file."""
+"""Report page of a space search: the moves of the space and their effect, in one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..search.space_quality import SpaceStep, Tendency
 
 _FLAT = 1e-9
-"""A slope below it is rounding."""
+"""Smaller slopes are rounding errors."""
 
 
 def write_space_report(
@@ -33,16 +33,16 @@ def write_space_report(
     constraint: Mapping[str, tuple[float | None, float | None]] | None,
     links: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Write the report of a space search: one HTML file, nothing beside it, the same bytes for the same input.
+    """Write the report of a space search: one self-contained HTML file, the same bytes for the same input.
 
     Args:
         path: The file to write.
-        title: Its heading.
+        title: Heading of the page.
         steps: The spaces, first to last; at least one, each with at least one sample.
-        settings: What was searched and how, in words.
-        constraint: The limits of the architectures, cost name → (low, high), None or infinite where open; or None.
-        links: (text, path relative to the page) of what belongs to it, e.g. the report of the search in the last
-            space. Defaults to ().
+        settings: Settings of the search, name → text.
+        constraint: Limits of the architectures, cost name → (low, high), None or infinite if open. None: no limits.
+        links: (text, path relative to the page) of related files, e.g. the report of the search in the last space.
+            Defaults to ().
 
     Raises:
         SpaceError: The blocks of a stage offer different options.
@@ -55,7 +55,7 @@ def write_space_report(
         '<div class="grid">',
         *_cards(steps),
         *_tendencies(steps),
-        # Two cards a row: settings take a whole row where they would be alone.
+        # Two cards per row: settings take a whole row if they would be alone.
         page.card('Settings', page.settings(settings), '' if links else 'wide'),
         *files,
         f'</div><footer>vitnas {page.escape(__version__)}</footer>',
@@ -77,11 +77,11 @@ def _tiles(steps: Sequence[SpaceStep]) -> Iterator[tuple[str, str]]:
 
 
 def _cards(steps: Sequence[SpaceStep]) -> Iterator[str]:
-    """The choices by step, the errors by step beside the table of the spaces, and the numbers of blocks."""
+    """Cards of choices by step, errors by step, the table of spaces, and errors by number of blocks."""
     svg = inline_svg(draw_space_steps(steps), 'steps', 'The choices of every dimension by stage and step')
     yield page.card('How the choices moved', page.plot(svg, 'arch'), 'wide')
     svg = inline_svg(draw_error_distribution(steps), 'errors', 'Distribution of the errors of every space')
-    note = 'Which share of the architectures of a space has at most this error.'
+    note = 'Share of the architectures of a space that have at most this error.'
     yield page.card('Errors of the spaces', page.plot(svg), note=note)
     top = steps[0].top
     note = (
@@ -107,7 +107,7 @@ def _space_table(steps: Sequence[SpaceStep]) -> str:
 
 
 def _tendencies(steps: Sequence[SpaceStep]) -> Iterator[str]:
-    """A table a step, of the dimensions that have moved or have a slope."""
+    """One table per step, of the dimensions that moved or have a slope."""
     head = ['dimension', 'choices', 'their E-T errors (%)', 'slope w (%)', 'steps', 'moved to']
     for i, step in enumerate(steps):
         if step.tendencies:
@@ -138,13 +138,13 @@ def _choices(options: Sequence[Value]) -> str:
 
 
 def _links(links: Sequence[tuple[str, str]]) -> str:
-    """A list of links; what is no letter or slash in a path is quoted, so that it can be nothing but a path."""
+    """A list of links; paths are percent-encoded, so that none can be another kind of URL."""
     items = (f'<li><a href="{quote(plain(href, 2000))}">{page.escape(text)}</a></li>' for text, href in links)
     return f'<ul>{"".join(items)}</ul>'
 
 
 def _size_text(size: int) -> str:
-    """How many architectures: 12,288 or 1.2e15; spaces are larger than the largest float."""
+    """Format a number of architectures: 12,288 or 1.2e15; spaces can exceed the largest float."""
     return f'{size:,}' if size < 1_000_000 else f'{Decimal(size):.1e}'.replace('e+', 'e')
 
 

@@ -1,4 +1,4 @@
-"""A figure as SVG that several can be put into one HTML page: no names that clash, no references outside."""
+"""Figures as inline SVG: several fit into one HTML page, without clashing ids or external references."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from . import theme
 from .formats import plain
 
 _REFERENCE = re.compile(r'(?<=url\(#)[^)]+|(?<=^#).+')
-# What a figure has too much for a page: dates, and a style that would hold for the whole page.
+# Dates, and a style that would apply to the whole page.
 _DROPPED = ('metadata', 'style')
 
 
 def inline_svg(figure: Figure, name: str, label: str) -> str:
-    """Render a figure as an ``<svg>`` element for an HTML page; equal text for equal figures.
+    """Render a figure as an ``<svg>`` element for an HTML page; equal figures give equal text.
 
     Args:
         figure (Figure): The picture.
-        name (str): A word that no other figure of the page has; ids begin with it.
-        label (str): What it shows, for those who do not see it.
+        name (str): Prefix of the ids, unique within the page.
+        label (str): Description for screen readers.
     """
     buffer = io.StringIO()
     with theme.context():
@@ -43,7 +43,7 @@ def inline_svg(figure: Figure, name: str, label: str) -> str:
 
 
 def _clean(element: minidom.Element) -> Iterator[minidom.Element]:
-    """Every element, first to last, after comments, line breaks and unwanted elements are gone."""
+    """Remove comments, line breaks and unwanted elements; yield the others in order."""
     for child in list(element.childNodes):
         if isinstance(child, minidom.Element) and child.tagName not in _DROPPED:
             continue
@@ -57,11 +57,11 @@ def _clean(element: minidom.Element) -> Iterator[minidom.Element]:
 
 
 def _rename_ids(elements: list[minidom.Element], name: str) -> None:
-    """Give the ids that something refers to new names, and drop all others."""
+    """Rename the ids that are referenced, and drop all others."""
     used: dict[str, str] = {}
     for element in elements:
         for key, value in list(element.attributes.items()):
-            # `href` alone is what SVG 2 and HTML say; no declared namespace is needed then.
+            # SVG 2 and HTML use plain `href`, which needs no declared namespace.
             if key in ('clip-path', 'fill', 'stroke', 'style', 'xlink:href'):
                 new = _REFERENCE.sub(lambda match: used.setdefault(match[0], f'{name}-{len(used)}'), value)
                 element.removeAttribute(key)

@@ -1,4 +1,4 @@
-"""Fonts and colours of every picture, how figures are made without pyplot, and how they are saved."""
+"""Fonts and colours of all pictures; helpers that make figures without pyplot and save them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY = '#0072B2', '#D55E00', '#009E73', '
 INK, FAINT_INK, FAINT, TRACK, BAND = '#1F2933', '#616E7C', '#9AA5B1', '#E4E7EB', '#F5F7FA'
 PALETTE = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 
-# Viridis from green to violet: as even as the whole of it, without the yellow that white paper swallows.
+# Viridis from green to violet: perceptually uniform, without the yellow that is hard to see on white paper.
 GENERATIONS = LinearSegmentedColormap.from_list(
     'generations', [matplotlib.colormaps['viridis'](0.86 - 0.86 * step / 31) for step in range(32)]
 )
@@ -46,28 +46,28 @@ _STYLE: dict[str, Any] = {
     'legend.fontsize': 9,
     'lines.linewidth': 1.8,
     'figure.constrained_layout.use': True,
-    'svg.fonttype': 'none',  # real text: small, to be searched and read aloud
+    'svg.fonttype': 'none',  # real text: small, searchable, readable by screen readers
 }
 
 
 def context() -> AbstractContextManager[None]:
-    """Our settings instead of the user's own, inside a ``with``; what was set before comes back after it."""
+    """Use our matplotlib settings inside a ``with`` block, and restore the user's settings after it."""
     return matplotlib.style.context(['default', _STYLE])
 
 
 def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure of a size in inches, with one set of axes; to be called inside :func:`context`."""
+    """Make a figure with one set of axes, sized in inches. Call it inside :func:`context`."""
     figure = Figure(figsize=(width, height))
     return figure, figure.add_subplot()
 
 
 def save_png(figure: Figure, path: str | os.PathLike, dpi: int = 150) -> None:
-    """Write a figure as PNG, whole or not at all, equal bytes for equal figures.
+    """Write a figure as PNG, atomically; equal figures give equal bytes.
 
     Args:
         figure (Figure): The picture.
         path (str | os.PathLike): The file.
-        dpi (int): Pixels an inch. Defaults to 150.
+        dpi (int): Pixels per inch. Defaults to 150.
     """
     buffer = io.BytesIO()
     with context():

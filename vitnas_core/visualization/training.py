@@ -1,4 +1,4 @@
-"""The training picture: what the supernet report hook measured, one panel a metric."""
+"""Training curves from the supernet report hook, one panel per metric."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ class _Row(NamedTuple):
 def draw_training(csv_path: str | os.PathLike) -> Figure:
     """Draw the curves of a ``supernet_report.csv``: largest, smallest, and the range of the random ones.
 
-    Where a report was measured twice (a resumed training) the later row counts. Values that are not
-    finite are left out.
+    If a resumed training repeats a measurement, the later row counts. Values that are not finite are left out.
 
     Args:
         csv_path: The file, with the columns epoch, iter, name, metric and value.
 
     Raises:
-        VitnasError: The file is missing, or is no such table; with the line.
+        VitnasError: The file is missing or malformed; the message names a malformed line.
     """
     rows = _read(Path(csv_path))
     by_epoch = len({row.epoch for row in rows}) >= len({row.iter for row in rows})
@@ -89,7 +88,7 @@ def _read(path: Path) -> list[_Row]:
     except (OSError, UnicodeDecodeError, csv.Error) as err:
         raise VitnasError(f'{path} cannot be read as a supernet report: {err}') from None
     if not rows:
-        raise VitnasError(f'{path} holds no measurement; the report hook writes one row an architecture and metric')
+        raise VitnasError(f'{path} holds no measurement; the report hook writes one row per architecture and metric')
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Who scores candidates: this process (``serial``), or all ranks of a distributed run (``ranks``)."""
+"""Workers that score candidates: this process (``serial``), or all ranks of a distributed run (``ranks``)."""
 
 from .base import Failure, Workers
 from .ranks import RankWorkers

@@ -1,4 +1,4 @@
-"""``Workers``: many independent evaluations, run wherever a kind of workers runs them."""
+"""``Workers``: the interface that runs many independent evaluations, in this process or in others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an item has no result.
+    """The reason why an item has no result.
 
     Args:
-        reason: What the function raised, or how the worker ended.
+        reason: Exception of the function, or the way in which the worker ended.
         deaths: Number of workers that died on the item. Defaults to 0: the function raised.
     """
 
@@ -24,8 +24,8 @@ class Failure:
 class Workers(ABC):
     """Run a function on many items, in any order.
 
-    The caller owns all state: items, results, retries. A kind that runs the function in the caller's process lets its
-    exceptions pass; others give a :class:`Failure`.
+    The caller owns all state: items, results, retries. Workers in the caller's process let exceptions pass; others
+    yield a :class:`Failure`.
     """
 
     @abstractmethod
@@ -35,7 +35,7 @@ class Workers(ABC):
         Args:
             make: ``make(*shared)`` gives the function from an item to its result. For workers in other processes it
                 must be picklable.
-            shared: Arguments of ``make`` that are large, as NumPy arrays: one copy per machine. Defaults to none.
+            shared: Large arguments of ``make``, as NumPy arrays; one copy per machine. Defaults to none.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""``ranks``: the processes of a ``torch.distributed`` run share out the items."""
+"""``ranks``: the processes of a ``torch.distributed`` run divide the items."""
 
 from __future__ import annotations
 

@@ -19,14 +19,14 @@ _T = TypeVar('_T')
 
 @dataclass(frozen=True)
 class ZooEntry:
-    """What is known of a published architecture.
+    """A published architecture and its facts.
 
     Args:
-        name: What ``arch=`` takes, e.g. ``'autoformer-tiny'``.
-        title: What its paper calls it.
+        name: Name for ``arch=``, e.g. ``'autoformer-tiny'``.
+        title: Name in the paper.
         arch: The architecture.
-        source: Where it was published.
-        paper: The numbers that its paper prints, as printed.
+        source: Source of the architecture.
+        paper: Numbers of the paper, as printed.
         input_size: Height and width for which ``macs`` holds.
         num_classes: Classes of the linear head that ``params`` and ``macs`` include.
         params: Exact number of parameters.
@@ -45,18 +45,18 @@ class ZooEntry:
 
 
 def arch_names() -> list[str]:
-    """The names that ``arch=`` takes."""
+    """Valid names for ``arch=``."""
     return sorted(path.stem for path in (_FOLDER / 'archs').glob('*.json'))
 
 
 def space_names() -> list[str]:
-    """The names that ``space=`` takes."""
+    """Valid names for ``space=``."""
     return sorted(path.stem for path in (_FOLDER / 'spaces').glob('*.json'))
 
 
 @cache
 def entry(name: str) -> ZooEntry:
-    """What is known of a published architecture.
+    """The zoo's entry of a published architecture.
 
     Raises:
         ArchError: The zoo has no such name.
@@ -71,7 +71,7 @@ def entry(name: str) -> ZooEntry:
 
 
 def load_arch(ref: Arch | Mapping[str, Any] | str | Path) -> Arch:
-    """Resolve what a config calls ``arch``: a zoo name, the path of a JSON file, or the data itself.
+    """Resolve the ``arch`` of a config: a zoo name, the path of a JSON file, or the data itself.
 
     Raises:
         ArchError: There is no such name or file, or it is malformed; the message names the file.
@@ -87,14 +87,14 @@ def load_arch(ref: Arch | Mapping[str, Any] | str | Path) -> Arch:
 
 
 def _check_published(name: str) -> None:
-    """Say of a network whose figures a paper prints, but not its architecture, what is known of it."""
+    """Refuse a network whose paper prints its results but not its architecture."""
     known = json.loads((_FOLDER / 'unpublished.json').read_text()).get(name)
     if known and not _is_file(name):
         raise ArchError(f'the architecture of {known} is published nowhere; the zoo has {", ".join(arch_names())}')
 
 
 def load_space(ref: SearchSpace | Mapping[str, Any] | str | Path) -> SearchSpace:
-    """Resolve what a config calls ``space``: a zoo name, the path of a JSON file, or the data itself.
+    """Resolve the ``space`` of a config: a zoo name, the path of a JSON file, or the data itself.
 
     Raises:
         SpaceError: There is no such name or file, or it is malformed; the message names the file.
@@ -120,7 +120,7 @@ def _read_file(
 
 
 def _parse_arch(text: str) -> Arch:
-    """An architecture file, or an entry of the zoo, which holds one beside its notes."""
+    """Parse an architecture file, or an entry of the zoo, which holds an architecture and notes."""
     with contextlib.suppress(json.JSONDecodeError):
         data = json.loads(text)
         if isinstance(data, dict) and 'family' not in data and 'arch' in data:
@@ -131,5 +131,5 @@ def _parse_arch(text: str) -> Arch:
 def _is_file(ref: str | Path) -> bool:
     try:
         return Path(ref).is_file()
-    except OSError:  # a name that is too long, e.g. the JSON text itself
+    except OSError:  # the name is too long, e.g. the JSON text itself
         return False

@@ -1,21 +1,21 @@
-"""Write what one version of vitnas leaves on a disk: the files that tests/test_legacy reads with every later version.
+"""Write the files of one version of vitnas, which tests/test_legacy reads with every later version.
 
 The folder ``0.1.0-7a5f76c`` was made from a clean checkout of commit 7a5f76c, on a CPU, with the packages of
-requirements/tested.txt and a copy of this file of its own::
+requirements/tested.txt and its own copy of this file::
 
     cd CHECKOUT && PYTHONPATH=$PWD PYTHONHASHSEED=0 OMP_NUM_THREADS=1 python COPY/write.py OUT
 
 (The first weights of ViTASDeiT depended on the hash seed then.) It writes OUT with
 
 - ``backbones/<name>``: a checkpoint of a supernet, the network that ``tools/extract_subnet.py`` cuts out of it, and
-  the outputs of both, for each line of tests/families.py;
-- ``training/<name>``: checkpoints of interrupted trainings, and how the trainings went on;
+  the outputs of both, for each entry of tests/families.py;
+- ``training/<name>``: checkpoints of interrupted trainings, and the rest of these trainings;
 - ``searches/<name>``: the config, the journal and the results of each search;
-- ``latency``: tables of ``tools/analysis/build_latency_table.py``, and what they predict;
+- ``latency``: tables of ``tools/analysis/build_latency_table.py``, and their predictions;
 - ``files.json``: architecture and space files; ``costs.npz.xz``: prices; ``streams.json``: digests of random draws.
 
-Weights are small multiples of powers of two, so that xz makes much of them. Nothing but this file is needed to read
-the formats: a config is JSON in which ``WORK_DIR`` and ``SUPERNET`` stand for paths.
+Weights are small multiples of powers of two, so that xz compresses them well. This file alone documents the formats:
+a config is JSON in which ``WORK_DIR`` and ``SUPERNET`` stand for paths.
 """
 
 from __future__ import annotations

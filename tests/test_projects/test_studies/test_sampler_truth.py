@@ -1,4 +1,4 @@
-"""FocusFormer's sampler where the truth is known: the small version of projects/studies/sampler_truth.py."""
+"""FocusFormer's sampler on a known truth: the small version of projects/studies/sampler_truth.py."""
 
 import numpy as np
 import pytest

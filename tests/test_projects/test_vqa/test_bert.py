@@ -1,4 +1,4 @@
-"""BERT's shape: the real MiniLM, what padding may not do, and files that do not fit."""
+"""BERT: the real MiniLM, padding without effect, and files that do not fit."""
 
 import copy
 import importlib.util

@@ -1,4 +1,4 @@
-"""Every config of questions is parsed, built, trained, resumed and tested on tiny data, the day it is added."""
+"""Every VQA config is parsed, built, trained, resumed and tested on tiny data."""
 
 from __future__ import annotations
 

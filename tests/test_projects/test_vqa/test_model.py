@@ -1,4 +1,4 @@
-"""The model of questions: every backbone drops in, questions share their image, the second head tells pairs apart."""
+"""The VQA model: every backbone drops in, questions share their image, the second head detects wrong pairs."""
 
 import json
 from pathlib import Path

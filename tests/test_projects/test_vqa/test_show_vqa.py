@@ -1,4 +1,4 @@
-"""The attention picture: what the tool prints and draws is what the model computes."""
+"""The attention picture: the tool prints and draws the outputs of the model."""
 
 from pathlib import Path
 
