@@ -107,7 +107,7 @@ def test_a_search_with_other_statistics_is_another_search(tmp_path: Path) -> Non
             search(config(tmp_path / 'a', {**asked, **other}, 'nasvit'))
     with pytest.raises(VitnasError, match='`recalibrate` is for models with batch norms that are not frozen'):
         search(config(tmp_path / 'c', {**asked, 'recalibrate': 1}))
-    with pytest.raises(VitnasError, match='`recalibrate` should be a number of batches from 0, but got -1'):
+    with pytest.raises(VitnasError, match='`recalibrate` should be a whole number of at least 0, but got -1'):
         search(config(tmp_path / 'b', {**asked, 'recalibrate': -1}, 'nasvit'))
 
 

@@ -120,7 +120,7 @@ def test_too_few_candidates() -> None:
 
 def test_mistakes() -> None:
     for trees in (0, 2.5, True, '3'):
-        with pytest.raises(VitnasError, match='`trees` of a predictor should be a whole number of at least 1, but got'):
+        with pytest.raises(VitnasError, match='`trees` should be a whole number of at least 1, but got'):
             ForestPredictor(SPACE, trees=trees)
     predictor = ForestPredictor(SPACE, trees=2)
     with pytest.raises(VitnasError, match='should be fitted to candidates before it predicts'):

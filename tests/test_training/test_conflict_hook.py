@@ -136,7 +136,7 @@ def test_the_file_of_a_resumed_training(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_does_not_do(tmp_path: Path) -> None:
-    with pytest.raises(VitnasError, match='`interval` should be a whole number above 0, but got 0'):
+    with pytest.raises(VitnasError, match='`interval` should be a whole number of at least 1, but got 0'):
         ConflictMeterHook(interval=0)
     config = supernet_config(tmp_path, UNIFORM)
     config.train_cfg, config.custom_hooks = dict(by_epoch=True, max_epochs=1), [METER]

@@ -207,9 +207,9 @@ def test_state_goes_to_a_sampler_of_the_same_kind_only() -> None:
 @pytest.mark.parametrize(
     ('arguments', 'words'),
     [
-        (dict(step=0), '`step` of vitnas.FocusSampler should be a number of MACs above 0, but got 0'),
+        (dict(step=0), '`step` should be above 0, but got 0'),
         (dict(step='200M'), "but got '200M'"),
-        (dict(width=0), '`width` of vitnas.FocusSampler should be a whole number above 0, but got 0'),
+        (dict(width=0), '`width` should be a whole number of at least 1, but got 0'),
         (dict(step=1e-3), 'is 0.001 MACs, which gives [0-9]+ budgets from'),
     ],
 )

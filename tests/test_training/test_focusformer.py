@@ -323,7 +323,7 @@ def test_rewards_never_come_from_the_test_set(tmp_path: Path) -> None:
 def test_a_sampler_loop_needs_a_supernet_and_iterations(tmp_path: Path) -> None:
     with pytest.raises(VitnasError, match='vitnas.SamplerTrainLoop needs a trained supernet'):
         Runner.from_cfg(sampler_config(tmp_path, None)).train()
-    with pytest.raises(VitnasError, match='`max_iters` should be a whole number above 0, but got 0'):
+    with pytest.raises(VitnasError, match='`max_iters` should be a whole number of at least 1, but got 0'):
         Runner.from_cfg(sampler_config(tmp_path, 'x.pth', max_iters=0)).train()
     with pytest.raises(VitnasError, match='only a sampler that learns can be trained'):
         Runner.from_cfg(sampler_config(tmp_path, 'x.pth', sampler=UNIFORM)).train()

@@ -317,9 +317,9 @@ def test_samplers_and_arguments_that_do_not_do() -> None:
         sandwich(model).check(UniformSampler(), model)
     for options, words in (
         (dict(keep='both'), '`keep` should be one of subnets, supernet, but got'),
-        (dict(cap=0.0), '`cap` should be above 0 or None, but got 0.0'),
+        (dict(cap=0.0), '`cap` should be above 0, but got 0.0'),
         (dict(clip_subnets=-1.0), '`clip_subnets` should be above 0'),
-        (dict(eps=-1e-6), '`eps` should be at least 0'),
+        (dict(eps=-1e-6), '`eps` should be a number of at least 0'),
         (dict(start=2.0), '`start` should be from 0 to 1, but got 2.0'),
     ):
         with pytest.raises(VitnasError, match=words):

@@ -78,8 +78,8 @@ def test_warm_up_opens_from_the_largest() -> None:
 @pytest.mark.parametrize(
     ('make', 'words'),
     [
-        (lambda: SandwichSampler(-1), '`num_random` should be a whole number from 0, but got -1'),
-        (lambda: MultiArchSampler(0), '`num_archs` should be a whole number above 0, but got 0'),
+        (lambda: SandwichSampler(-1), '`num_random` should be a whole number of at least 0, but got -1'),
+        (lambda: MultiArchSampler(0), '`num_archs` should be a whole number of at least 1, but got 0'),
         (lambda: WarmUpSampler(UniformSampler(), 0), '`fraction` should be above 0 and at most 1, but got 0'),
         (lambda: WarmUpSampler(FocusSampler(224)), 'draws from any part of it; FocusSampler does not'),
     ],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mmengine.evaluator import Evaluator
 
 from ..errors import VitnasError
+from ..utils import checks
 from .steps import AnyStep, computed
 
 _SLACK = 1e-4
@@ -36,8 +37,7 @@ class Racing:
     confidence: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.confidence, bool) or not 0 < self.confidence <= 1:
-            raise VitnasError(f'`racing.confidence` should be above 0 and at most 1, but got {self.confidence!r}')
+        checks.fraction('racing.confidence', self.confidence)
 
     def upper(self, mean: float, seen: int, total: int, span: float, looks: int) -> float:
         """Highest mean over all images that is still believed.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import VitnasError
+from ..utils import checks
 from .feasible import FeasibleSpace
 
 COSTS = ('macs', 'params', 'latency')
@@ -30,8 +31,7 @@ def check_counts(settings: Any, **least: int) -> None:
         value = getattr(settings, name)
         if value is None and defaults[name] is None:
             continue
-        if type(value) is not int or value < lowest:
-            raise VitnasError(f'`{name}` should be a whole number of at least {lowest}, but got {value!r}')
+        checks.whole(name, value, lowest)
 
 
 def check_cost(cost: Any) -> None:
@@ -40,8 +40,7 @@ def check_cost(cost: Any) -> None:
     Raises:
         VitnasError: It is none of ``COSTS``.
     """
-    if cost not in COSTS:
-        raise VitnasError(f'`cost` should be one of {", ".join(COSTS)}, but got {cost!r}')
+    checks.one_of('cost', cost, COSTS)
 
 
 def check_priced(cost: str | None, space: FeasibleSpace) -> None:

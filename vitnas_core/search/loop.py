@@ -111,9 +111,7 @@ class SearchLoop(BaseLoop):
                 f'`racing` should be left out with vitnas.{type(self.algorithm).__name__}: it does not say which score '
                 f'a candidate has to reach'
             )
-        if type(recalibrate) is not int or recalibrate < 0:
-            raise VitnasError(f'`recalibrate` should be a number of batches from 0, but got {recalibrate!r}')
-        self.recalibrate = recalibrate
+        self.recalibrate = checks.whole('recalibrate', recalibrate, 0)
         self._check_norms()
         self.algorithm.say = self._say
         self.algorithm.setup(self.feasible)

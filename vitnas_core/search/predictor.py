@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import VitnasError
 from ..spaces import Arch, SearchSpace
+from ..utils import checks
 from .candidate import Candidate, ranked
 
 LEAST = 4
@@ -64,7 +65,7 @@ class ForestPredictor:
     """
 
     def __init__(self, space: SearchSpace, trees: int = 100, seed: int = 0) -> None:
-        check_trees(trees)
+        checks.whole('trees', trees)
         self.space, self.trees, self.seed = space, trees, seed
         self.held_out: tuple[Candidate, ...] = ()
         self._forest: Any = None
@@ -144,16 +145,5 @@ class Screening:
         return cls(**settings)
 
     def __post_init__(self) -> None:
-        check_trees(self.trees)
-        if type(self.oversample) is not int or self.oversample < 2:
-            raise VitnasError(f'`oversample` should be a whole number of at least 2, but got {self.oversample!r}')
-
-
-def check_trees(trees: Any) -> None:
-    """Refuse a forest without trees.
-
-    Raises:
-        VitnasError: ``trees`` is not a whole number of at least 1.
-    """
-    if type(trees) is not int or trees < 1:
-        raise VitnasError(f'`trees` of a predictor should be a whole number of at least 1, but got {trees!r}')
+        checks.whole('trees', self.trees)
+        checks.whole('oversample', self.oversample, 2)

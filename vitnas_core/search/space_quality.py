@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import VitnasError
 from ..spaces import Arch, SearchSpace, StageDimension, Value, stage_dimensions
 from ..spaces.evolving import DIGITS, moved_options
+from ..utils import checks
 
 TOP = 50
 """How many of the best architectures the top-tier error is the mean of, in the paper."""
@@ -165,8 +166,7 @@ class SpaceEvolution:
 
     def __post_init__(self) -> None:
         for name, valid in (('rounding', tuple(ROUNDINGS)), ('unit', ('step', 'choice'))):
-            if getattr(self, name) not in valid:
-                raise VitnasError(f'`{name}` should be one of {", ".join(valid)}, but got {getattr(self, name)!r}')
+            checks.one_of(name, getattr(self, name), valid)
         if not _is_size(self.top) or (self.top > 1 and self.top != int(self.top)):
             raise VitnasError(f'`top` should be a whole number of at least 1 or a share below 1, but got {self.top!r}')
         if not _is_size(self.threshold):

@@ -29,6 +29,7 @@ from ..launch import make_runner
 from ..model_configs import backbone_of, space_config
 from ..registry import RUNNERS
 from ..spaces import Arch, SearchSpace, stage_dimensions
+from ..utils import checks
 from ..utils.fileio import atomic_write
 from ..utils.jsondata import difference
 from .candidate import Candidate, ranked
@@ -88,11 +89,9 @@ class SpaceSearch:
         constraint: Mapping[str, Any] | None = None,
         inherit: bool = False,
     ) -> None:
-        for name, value, least in (('iterations', iterations, 0), ('num_samples', num_samples, 1)):
-            if type(value) is not int or value < least:
-                raise VitnasError(f'`{name}` should be a whole number of at least {least}, but got {value!r}')
-        if type(inherit) is not bool:
-            raise VitnasError(f'`inherit` should be True or False, but got {inherit!r}')
+        checks.whole('iterations', iterations, 0)
+        checks.whole('num_samples', num_samples)
+        checks.flag('inherit', inherit)
         check_search(search)
         check_config(cfg)
         _check_names(SpaceEvolution, evolution, 'space_search.evolution')

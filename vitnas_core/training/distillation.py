@@ -16,6 +16,7 @@ from ..errors import VitnasError
 from ..integration.steps import label_loss
 from ..registry import MODELS
 from ..spaces import Arch
+from ..utils import checks
 
 _SAME = 1e-3
 """An α this close to 0 or 1 counts as 0 or 1, as in the published code."""
@@ -34,9 +35,7 @@ class KLDivergence(nn.Module):
 
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise VitnasError(f'`temperature` should be above 0, but got {temperature!r}')
-        self.temperature = temperature
+        self.temperature = checks.positive('temperature', temperature)
 
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
         """(B, classes), (B, classes) → a scalar, in float32 at least."""
@@ -71,9 +70,7 @@ class AdaptiveAlphaDivergence(nn.Module):
         super().__init__()
         if alpha_min > alpha_max:
             raise VitnasError(f'`alpha_min` should be at most `alpha_max`, {alpha_max!r}, but got {alpha_min!r}')
-        if not clip > 0:
-            raise VitnasError(f'`clip` should be above 0, but got {clip!r}')
-        self.alpha_min, self.alpha_max, self.clip = alpha_min, alpha_max, clip
+        self.alpha_min, self.alpha_max, self.clip = alpha_min, alpha_max, checks.positive('clip', clip)
 
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
         """(B, classes), (B, classes) → a scalar, in float32 at least."""

@@ -11,6 +11,7 @@ from ..backbones import elastic_backbone
 from ..backbones.depths import layer_depths, position_weights
 from ..errors import VitnasError
 from ..registry import OPTIM_WRAPPER_CONSTRUCTORS
+from ..utils import checks
 
 _DEFAULTS = {'layer_decay': 1.0, 'position_decay_mult': 0.0, 'norm_decay_mult': 0.0}
 
@@ -42,12 +43,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
         for name in ('layer_decay_rate', 'decay_rate'):  # mmpretrain's and mmdet's, which would do nothing here
             if name in self.paramwise_cfg:
                 raise VitnasError(f'`{name}` of {type(self).__name__} is called `layer_decay`')
-        decay = self.paramwise_cfg['layer_decay']
-        if not isinstance(decay, (int, float)) or not 0 < decay <= 1:
-            raise VitnasError(f'`layer_decay` should be above 0 and at most 1, but got {decay!r}')
-        factor = self.paramwise_cfg['position_decay_mult']
-        if not isinstance(factor, (int, float)) or not factor >= 0:
-            raise VitnasError(f'`position_decay_mult` should be a number of at least 0, but got {factor!r}')
+        checks.fraction('layer_decay', self.paramwise_cfg['layer_decay'])
+        checks.least('position_decay_mult', self.paramwise_cfg['position_decay_mult'])
 
     def _validate_cfg(self) -> None:
         """Check the optimizer; mmengine's constructor calls this."""

@@ -13,6 +13,7 @@ from torch.nn.utils import clip_grad_norm_
 from ..errors import VitnasError
 from ..integration.steps import progress
 from ..registry import CONFLICTS
+from ..utils import checks
 
 ASIDE = 'grad_aside'
 """Attribute of a parameter that holds its second gradient; between accumulating steps, that of the subnets."""
@@ -57,17 +58,11 @@ class GradientProjection:
         clip_subnets: float | None = None,
         start: float = 0.0,
     ) -> None:
-        if keep not in _KEEPS:
-            raise VitnasError(f'`keep` should be one of {", ".join(_KEEPS)}, but got {keep!r}')
         for name, number in (('cap', cap), ('clip_subnets', clip_subnets)):
-            if number is not None and not number > 0:
-                raise VitnasError(f'`{name}` should be above 0 or None, but got {number!r}')
-        if not eps >= 0:
-            raise VitnasError(f'`eps` should be at least 0, but got {eps!r}')
-        if not 0 <= start <= 1:
-            raise VitnasError(f'`start` should be from 0 to 1, but got {start!r}')
-        self.keep, self.cap, self.eps = keep, cap, eps
-        self.clip_subnets, self.start = clip_subnets, start
+            if number is not None:
+                checks.positive(name, number)
+        self.keep, self.cap, self.eps = checks.one_of('keep', keep, _KEEPS), cap, checks.least('eps', eps)
+        self.clip_subnets, self.start = clip_subnets, checks.rate('start', start)
 
     def set_aside(self, model: nn.Module, optim_wrapper: OptimWrapper) -> None:
         """Put the supernet's gradients aside; the next backward passes add to the subnets'.

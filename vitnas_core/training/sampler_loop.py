@@ -14,6 +14,7 @@ from ..errors import VitnasError
 from ..evaluation.pricing import pricer
 from ..integration.runner import has_loaded, is_resuming, load_from, run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS
+from ..utils import checks
 from .hooks import SamplerStateHook
 from .reinforce import SamplerTraining
 from .samplers import ArchSampler
@@ -47,8 +48,6 @@ class SamplerTrainLoop(BaseLoop):
         **training: Any,
     ) -> None:
         self.backbone = elastic_backbone(runner.model)
-        if type(max_iters) is not int or max_iters < 1:
-            raise VitnasError(f'`max_iters` should be a whole number above 0, but got {max_iters!r}')
         if not (load_from(runner) or is_resuming(runner)):
             raise VitnasError('vitnas.SamplerTrainLoop needs a trained supernet: give its checkpoint as load_from')
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
@@ -56,7 +55,7 @@ class SamplerTrainLoop(BaseLoop):
         self.training = SamplerTraining(runner, self.sampler, dataloader, **training)
         runner.register_hook(SamplerStateHook(self.sampler))
         super().__init__(runner, self.training.dataloader)
-        self._max_iters = max_iters
+        self._max_iters = checks.whole('max_iters', max_iters)
         self._epoch = self._iter = 0
 
     @property

@@ -16,6 +16,7 @@ from ..backbones.module import PRETRAINED
 from ..checkpoints import load_weights
 from ..errors import VitnasError
 from ..registry import MODELS
+from ..utils import checks
 from ..utils.randomness import kept
 from .distillation import precise
 
@@ -59,14 +60,12 @@ class Teacher(nn.Module):
         data_preprocessor: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        if not sharpness > 0:
-            raise VitnasError(f'`sharpness` should be above 0, but got {sharpness!r}')
-        if input_size is not None and (type(input_size) is not int or input_size < 1):
-            raise VitnasError(f'`input_size` should be a whole number of at least 1, but got {input_size!r}')
+        if input_size is not None:
+            checks.whole('input_size', input_size)
         configs = [models] if isinstance(models, Mapping) else list(models)
         if not configs:
             raise VitnasError('`models` of vitnas.Teacher should hold a classifier, but it is empty')
-        self.sharpness = sharpness
+        self.sharpness = checks.positive('sharpness', sharpness)
         views = [_view(f'models[{i}]', config, data_preprocessor, input_size) for i, config in enumerate(configs)]
         with kept():  # initial weights, which are replaced, take no random numbers from the training
             self.models = nn.ModuleList(_build(copy.deepcopy(dict(config))) for config in configs)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..errors import VitnasError
 from ..registry import MODELS
+from ..utils import checks
 
 TOKEN_SCORE = 'gt_token_score'
 """Field of a sample for the labels of its tokens, (tokens, classes)."""
@@ -119,15 +120,11 @@ class TokenMix:
         alpha: float = 0.8,
         smoothing: float = 0.1,
     ) -> None:
-        if type(grid) is not int or grid < 1:
-            raise VitnasError(f'`grid` should be a whole number of at least 1, but got {grid!r}')
-        if switch not in SWITCHES:
-            raise VitnasError(f'`switch` should be one of {", ".join(SWITCHES)}, but got {switch!r}')
-        for name, value, low, high in (('cutmix_prob', cutmix_prob, 0, 1), ('smoothing', smoothing, 0, 1)):
-            if not isinstance(value, (int, float)) or not low <= value <= high:
-                raise VitnasError(f'`{name}` should be from {low} to {high}, but got {value!r}')
-        if not isinstance(alpha, (int, float)) or alpha <= 0:
-            raise VitnasError(f'`alpha` should be above 0, but got {alpha!r}')
+        checks.whole('grid', grid)
+        checks.one_of('switch', switch, SWITCHES)
+        checks.rate('cutmix_prob', cutmix_prob)
+        checks.rate('smoothing', smoothing)
+        checks.positive('alpha', alpha)
         self.grid, self.switch, self.cutmix_prob, self.alpha, self.smoothing = (
             grid,
             switch,

@@ -29,9 +29,46 @@ def rate(name: str, value: Any) -> float:
     Raises:
         VitnasError: The value is not from 0 to 1.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+    if not _is_number(value) or not 0 <= value <= 1:
         raise VitnasError(f'`{name}` should be from 0 to 1, but got {value!r}')
     return value
+
+
+def fraction(name: str, value: Any) -> float:
+    """A part of a whole that is not empty.
+
+    Raises:
+        VitnasError: It is not above 0 and at most 1.
+    """
+    if not _is_number(value) or not 0 < value <= 1:
+        raise VitnasError(f'`{name}` should be above 0 and at most 1, but got {value!r}')
+    return value
+
+
+def positive(name: str, value: Any) -> float:
+    """A number above 0.
+
+    Raises:
+        VitnasError: It is not.
+    """
+    if not _is_number(value) or not value > 0:
+        raise VitnasError(f'`{name}` should be above 0, but got {value!r}')
+    return value
+
+
+def least(name: str, value: Any, lowest: float = 0) -> float:
+    """A number that may not be too small.
+
+    Raises:
+        VitnasError: It is no number, or below ``lowest``.
+    """
+    if not _is_number(value) or not value >= lowest:
+        raise VitnasError(f'`{name}` should be a number of at least {lowest}, but got {value!r}')
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def flag(name: str, value: Any) -> bool:

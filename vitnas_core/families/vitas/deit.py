@@ -21,6 +21,7 @@ from ...elastic import Axis, ElasticConv2d, ElasticLayerNorm, PositionTable, res
 from ...errors import ArchError, SpaceError, VitnasError
 from ...registry import MODELS
 from ...spaces import ChoiceSpace
+from ...utils import checks
 from .arch import DEIT, DeiTChoices, deit_cost
 from .layers import Attention, Block, Heads, OfficialAttention
 
@@ -167,10 +168,8 @@ class ViTASDeiT(ElasticBackbone):
             raise VitnasError(
                 f'`superformer` should be given with `arch`, but got {given!r} with `space`, which is one itself'
             )
-        if given is not None and (type(given) is not int or given < LEAST_SUPERFORMER):
-            raise VitnasError(
-                f'`superformer` should be a whole number of at least {LEAST_SUPERFORMER}, but got {given!r}'
-            )
+        if given is not None:
+            checks.whole('superformer', given, LEAST_SUPERFORMER)
         if official and own is not None and own < LEAST_SUPERFORMER:
             raise SpaceError(
                 f'stages[0].embed_dim of a space with `official` should offer at least {LEAST_SUPERFORMER}, but got '

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import VitnasError
 from ...registry import ALGORITHMS
+from ...utils import checks
 from ..arguments import check_counts
 from .base import Proposal, SearchAlgorithm
 
@@ -37,8 +37,7 @@ class Halving(SearchAlgorithm):
 
     def __post_init__(self) -> None:
         check_counts(self, num_candidates=1, factor=2)
-        if not 0 < self.least_share <= 1:
-            raise VitnasError(f'`least_share` should be above 0 and at most 1, but got {self.least_share!r}')
+        checks.fraction('least_share', self.least_share)
 
     @property
     def max_rounds(self) -> int:

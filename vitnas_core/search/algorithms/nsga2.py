@@ -12,6 +12,7 @@ import numpy as np
 from ...errors import VitnasError
 from ...registry import ALGORITHMS
 from ...spaces import Arch
+from ...utils import checks
 from ..arguments import check_chances, check_cost, check_counts, check_priced
 from ..breeding import ATTEMPTS
 from ..candidate import Candidate, ranked
@@ -62,13 +63,10 @@ class NSGA2(SearchAlgorithm):
     journal_name = 'NSGA2SearchLoop'
 
     def __post_init__(self) -> None:
-        check_counts(self, population=1, generations=1)
-        if self.parents is not None:
-            check_counts(self, parents=1)
+        check_counts(self, population=1, parents=1, generations=1)
         if self.cost is not None:
             check_cost(self.cost)
-        if type(self.crossover_prob) not in (int, float) or not 0 <= self.crossover_prob <= 1:
-            raise VitnasError(f'`crossover_prob` should be from 0 to 1, but got {self.crossover_prob!r}')
+        checks.rate('crossover_prob', self.crossover_prob)
         _pymoo()
 
     def setup(self, space: FeasibleSpace) -> None:

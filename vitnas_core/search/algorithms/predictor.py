@@ -17,7 +17,7 @@ from ..breeding import breed
 from ..candidate import Candidate, ranked
 from ..feasible import FeasibleSpace
 from ..pareto import best_layers, non_dominated, spread
-from ..predictor import LEAST, ForestPredictor, PredictorValidation, check_trees
+from ..predictor import LEAST, ForestPredictor, PredictorValidation
 from .base import Proposal, SearchAlgorithm
 
 
@@ -63,8 +63,7 @@ class Predictor(SearchAlgorithm):
     max_rounds = 2
 
     def __post_init__(self) -> None:
-        check_counts(self, num_samples=LEAST, num_final=2, parents=1, mutations=0, crossovers=0, rounds=1)
-        check_trees(self.trees)
+        check_counts(self, num_samples=LEAST, num_final=2, parents=1, mutations=0, crossovers=0, rounds=1, trees=1)
         check_cost(self.cost)
 
     def setup(self, space: FeasibleSpace) -> None:

@@ -22,6 +22,7 @@ from ...backbones import elastic_backbone, unwrap
 from ...errors import VitnasError
 from ...integration.runner import run_seed
 from ...registry import HOOKS
+from ...utils import checks
 from ...utils.fileio import atomic_write
 from ...utils.randomness import seeded
 from ..projection import layers_of
@@ -59,9 +60,7 @@ class ConflictMeterHook(Hook):
     filename = 'conflicts.csv'
 
     def __init__(self, interval: int = 100) -> None:
-        if type(interval) is not int or interval < 1:
-            raise VitnasError(f'`interval` should be a whole number above 0, but got {interval!r}')
-        self.interval, self.sampler = interval, SandwichSampler()
+        self.interval, self.sampler = checks.whole('interval', interval), SandwichSampler()
 
     def before_train(self, runner: Runner) -> None:
         """Drop rows that will be measured again."""

@@ -12,6 +12,7 @@ from mmengine.runner import Runner
 from ...errors import CheckpointError, VitnasError
 from ...integration.runner import averaged_weights, is_resuming, train_loop_is_built
 from ...registry import HOOKS
+from ...utils import checks
 from ..reinforce import SamplerTraining
 from ..samplers import ArchSampler
 from ..samplers.base import SAMPLER
@@ -70,12 +71,9 @@ class SamplerTrainHook(Hook):
     """
 
     def __init__(self, interval: int, iterations: int = 100, **training: Any) -> None:
-        if type(interval) is not int or interval < 1 or type(iterations) is not int or iterations < 1:
-            raise VitnasError(
-                f'`interval` and `iterations` of vitnas.SamplerTrainHook should be whole numbers above 0, but got '
-                f'{interval!r} and {iterations!r}'
-            )
-        self.interval, self.iterations, self._settings = interval, iterations, training
+        self.interval = checks.whole('interval', interval)
+        self.iterations = checks.whole('iterations', iterations)
+        self._settings = training
 
     def before_run(self, runner: Runner) -> None:
         """Build the sampler's training before a checkpoint is loaded; a test or a validation has none."""

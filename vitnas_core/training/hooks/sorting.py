@@ -12,6 +12,7 @@ from mmengine.runner import Runner
 from ...backbones import elastic_backbone
 from ...errors import VitnasError
 from ...registry import HOOKS
+from ...utils import checks
 from ..projection import ASIDE
 
 
@@ -31,9 +32,7 @@ class SortChannelsHook(Hook):
     """
 
     def __init__(self, until: float = 0.25) -> None:
-        if not isinstance(until, (int, float)) or not 0 <= until <= 1:
-            raise VitnasError(f'`until` should be from 0 to 1, but got {until!r}')
-        self.until = until
+        self.until = checks.rate('until', until)
 
     def before_train(self, runner: Runner) -> None:
         """Refuse a training by iterations, averaged weights, and a backbone whose channels cannot move."""

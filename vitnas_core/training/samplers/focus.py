@@ -18,6 +18,7 @@ from ...costs import reachable_range
 from ...errors import CheckpointError, VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
+from ...utils import checks
 from .base import SAMPLER, ArchSampler, Pricing
 from .policy import BudgetPolicy
 
@@ -81,12 +82,8 @@ class FocusSampler(ArchSampler):
         step: float = 200e6,
         width: int = 64,
     ) -> None:
-        if isinstance(step, bool) or not isinstance(step, (int, float)) or not step > 0:
-            raise VitnasError(f'`step` of vitnas.FocusSampler should be a number of MACs above 0, but got {step!r}')
-        if type(width) is not int or width < 1:
-            raise VitnasError(f'`width` of vitnas.FocusSampler should be a whole number above 0, but got {width!r}')
         self.input_size, self.num_classes = input_size, num_classes
-        self.step, self.width = float(step), width
+        self.step, self.width = float(checks.positive('step', step)), checks.whole('width', width)
         self.training: Stateful | None = None
         """The training of π; its state is stored with that of π."""
 

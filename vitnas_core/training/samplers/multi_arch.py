@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...errors import VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
+from ...utils import checks
 from .base import ArchSampler
 
 
@@ -25,9 +25,7 @@ class MultiArchSampler(ArchSampler):
     """
 
     def __init__(self, num_archs: int = 16) -> None:
-        if type(num_archs) is not int or num_archs < 1:
-            raise VitnasError(f'`num_archs` should be a whole number above 0, but got {num_archs!r}')
-        self.num_archs = num_archs
+        self.num_archs = checks.whole('num_archs', num_archs)
 
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:
         """Draw the architectures."""

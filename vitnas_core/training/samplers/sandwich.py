@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...errors import VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
+from ...utils import checks
 from .base import ArchSampler
 
 
@@ -24,9 +24,7 @@ class SandwichSampler(ArchSampler):
     largest_first = True
 
     def __init__(self, num_random: int = 2) -> None:
-        if not isinstance(num_random, int) or num_random < 0:
-            raise VitnasError(f'`num_random` should be a whole number from 0, but got {num_random!r}')
-        self.num_random = num_random
+        self.num_random = checks.whole('num_random', num_random, 0)
         self.num_archs = 2 + num_random
 
     def sample(self, space: SearchSpace, rng: np.random.Generator, progress: float) -> list[Arch]:

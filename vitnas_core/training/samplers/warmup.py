@@ -10,6 +10,7 @@ import numpy as np
 from ...errors import VitnasError
 from ...registry import ARCH_SAMPLERS
 from ...spaces import Arch, SearchSpace
+from ...utils import checks
 from .base import ArchSampler, Pricing
 
 
@@ -26,8 +27,7 @@ class WarmUpSampler(ArchSampler):
     """
 
     def __init__(self, sampler: ArchSampler | dict, fraction: float = 0.25) -> None:
-        if not 0 < fraction <= 1:
-            raise VitnasError(f'`fraction` should be above 0 and at most 1, but got {fraction!r}')
+        checks.fraction('fraction', fraction)
         self.sampler: ArchSampler = ARCH_SAMPLERS.build(sampler) if isinstance(sampler, dict) else sampler
         if not self.sampler.any_space:
             raise VitnasError(
