@@ -281,7 +281,7 @@ def test_resuming_with_another_sampler_is_refused(tmp_path: Path) -> None:
     [
         (
             dict(custom_hooks=[{**HOOK, 'interval': 0}]),
-            '`interval` and `iterations` of vitnas.SamplerTrainHook should be',
+            '`interval` should be a whole number of at least 1, but got 0',
         ),
         (dict(train_cfg=dict(sampler=UNIFORM)), 'only a sampler that learns can be trained, but the loop has Unif'),
         (
