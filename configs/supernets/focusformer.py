@@ -1,13 +1,13 @@
 """FocusFormer's supernet as a classifier: AutoFormer with conditional positions, trained on a learned sampler's draws.
 
-A config of a size sets ``model.backbone.space``; one of a dataset adds the training of the sampler
-(``vitnas.SamplerTrainHook``) and the growing image sizes (``vitnas.ProgressiveLearningHook``).
+Configs for a model size set ``model.backbone.space``. Configs for a dataset add the sampler's training
+(``vitnas.SamplerTrainHook``) and growing image sizes (``vitnas.ProgressiveLearningHook``).
 """
 
 _base_ = './autoformer.py'
 
 model = dict(backbone=dict(position='conditional'))
 train_cfg = dict(
-    # MACs at 224 × 224 of the whole network, in steps of 200 M (the best of the paper's Tab. 5).
+    # MACs of the whole network at 224 × 224, in steps of 200 M (the best setting of the paper's Tab. 5).
     sampler=dict(_delete_=True, type='vitnas.FocusSampler', input_size=224, num_classes=1000, step=200e6),
 )
