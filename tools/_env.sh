@@ -1,5 +1,5 @@
-# Sourced by the scripts beside it, the one place that says where the repository is and which python runs it.
-# Sets `root`, `python`, and `venv` (empty when VITNAS_PYTHON names a python of the user's own).
+# Locate the repository and its python. The scripts in this folder source this file.
+# Sets `root`, `python`, and `venv` (empty if the user sets VITNAS_PYTHON).
 
 root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 if [ -n "${VITNAS_PYTHON:-}" ]; then
@@ -17,8 +17,8 @@ else
     python=$venv/bin/python
 fi
 
-# What a shell often carries that would put other packages in front of the environment's, or install elsewhere.
+# These variables, common in a shell, would put other packages before those of the environment, or install elsewhere.
 unset PYTHONPATH PYTHONHOME PYTHONSTARTUP PIP_TARGET PIP_PREFIX
-# Packages are installed without bytecode, which saves half of the installation; their first import writes it.
+# Packages are installed without bytecode, which halves the installation time; their first import writes it.
 unset PYTHONDONTWRITEBYTECODE
 export PIP_USER=0 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build mmcv's wheel, operators included, and put it into OUTDIR (moved there in one step when it is whole).
+# Build mmcv's wheel with its operators, then move the finished file to OUTDIR in one step.
 # usage: build_mmcv.sh PYTHON VERSION cpu|cuda OUTDIR
 # PYTHON's environment needs torch, numpy, setuptools<80, wheel, ninja and psutil.
 set -euo pipefail
@@ -10,18 +10,18 @@ part=
 trap 'rm -rf "$tmp" ${part:+"$part"}' EXIT
 trap 'exit 143' HUP INT TERM
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-export MMCV_WITH_OPS=1 MAX_JOBS="${MAX_JOBS:-$((cores < 8 ? cores : 8))}" # a compiler takes 2.2 GB: MAX_JOBS=1 where memory is short
+export MMCV_WITH_OPS=1 MAX_JOBS="${MAX_JOBS:-$((cores < 8 ? cores : 8))}" # a compiler takes 2.2 GB; set MAX_JOBS=1 if memory is short
 
 if [ "$kind" = cuda ]; then
-    # The plain build. Not run by the authors, who had no GPU. No pip cache: its key does not hold torch's version.
+    # The plain build. Untested: the authors had no GPU. No pip cache, because its key lacks torch's version.
     FORCE_CUDA=1 "$python" -m pip wheel -q --no-cache-dir --no-build-isolation --no-deps --no-binary mmcv \
         -w "$tmp/wheel" "mmcv==$version"
 else
     "$python" -m pip download -q --no-build-isolation --no-deps --no-binary mmcv -d "$tmp" "mmcv==$version"
-    mkdir "$tmp/source" # not mmcv-$version: of a folder named like that pip would keep the wheel in its cache
+    mkdir "$tmp/source" # not mmcv-$version: pip would cache the wheel of a folder with that name
     tar -xzf "$tmp/mmcv-$version.tar.gz" -C "$tmp/source" --strip-components=1
     cd "$tmp/source"
-    # Nearly all of a file's time goes into torch's headers: the 77 files become two, which build in a tenth of the time.
+    # torch's headers take nearly all of the compile time. So merge the 77 files into two, which build ten times faster.
     "$python" - <<'P'
 from pathlib import Path
 
@@ -47,7 +47,7 @@ feature = ('bilinear_interpolate', 'bilinear_interpolate_gradient', 'valueAdd')
 renamed = {'bezier_align': align, 'roi_align_rotated': align, 'rotated_feature_align': feature}
 merge(base / 'cpu', last='psamask.cpp', renamed=renamed)
 P
-    # No GPU is shown: where torch sees one, mmcv would ask for nvcc.
+    # Hide GPUs: if torch sees one, mmcv asks for nvcc.
     CUDA_VISIBLE_DEVICES='' FORCE_CUDA=0 CFLAGS='-g0 -O1' \
         "$python" -m pip wheel -q --no-build-isolation --no-deps -w "$tmp/wheel" .
 fi

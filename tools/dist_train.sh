@@ -2,7 +2,7 @@
 # Train or search on several GPUs (or CPU processes) of one or more machines: dist_train.sh CONFIG NUM [OPTIONS of train.py]
 # Several machines: NNODES, NODE_RANK, MASTER_ADDR and PORT, as in every OpenMMLab project.
 set -euo pipefail
-users=${PYTHONPATH:-} # _env.sh forgets it
+users=${PYTHONPATH:-} # _env.sh unsets it
 . "$(dirname -- "${BASH_SOURCE[0]}")/_env.sh"
 [ -x "$python" ] || python=$(command -v python3)
 [ $# -ge 2 ] || {

@@ -1,7 +1,7 @@
-"""Print the versions of the stack and every known clash among them, each with the command that mends it.
+"""Print the versions of the stack and every known conflict between them, each with a command that fixes it.
 
-Usage: ``python tools/doctor.py [--quiet]``. The exit code is 1 if something will not work. Nothing but the standard
-library is imported at the top, so it also runs in an environment where the rest is missing or broken.
+Usage: ``python tools/doctor.py [--quiet]``. The exit code is 1 if something will not work. The top level imports only
+the standard library, so the tool also runs if other packages are missing or broken.
 """
 
 import argparse
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PIP = f'{sys.executable} -m pip'
 SETUP = 'bash tools/setup.sh --again'
 
-# The lowest version that works and the first that does not: the ranges of pyproject.toml.
+# The lowest version that works and the first that does not, as in pyproject.toml.
 RANGES: dict[str, tuple[str, str]] = {
     'torch': ('2.6', ''),
     'torchvision': ('0.21', ''),
@@ -46,17 +46,17 @@ RANGES: dict[str, tuple[str, str]] = {
     'regex': ('', ''),
 }
 TOKENIZERS = '0.20'
-"""The lowest version for VQA models: the extra `vqa` of pyproject.toml."""
+"""Lowest version for VQA models, as in the extra `vqa` of pyproject.toml."""
 OPENCVS = ('opencv-python', 'opencv-python-headless', 'opencv-contrib-python', 'opencv-contrib-python-headless')
 SHOWN = (*RANGES, 'mmcv-lite', *OPENCVS, 'tokenizers', 'transformers', 'tensorboard', 'setuptools', 'pip', 'vitnas')
 
 
 @dataclass(frozen=True)
 class Facts:
-    """An environment, as the checks see it.
+    """Properties of an environment that the checks use.
 
     Args:
-        versions (dict[str, str]): Version of each installed distribution. One that is absent is not installed.
+        versions (dict[str, str]): Version of each installed distribution.
         errors (dict[str, str]): What each failing probe raised. Defaults to none: every probe worked.
         python (tuple[int, int]): Version of Python. Defaults to (3, 11).
         cuda (str): Version of CUDA that torch was built for. Defaults to '': a CPU build.
@@ -87,7 +87,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a check found: how bad (``info``, ``warn`` or ``fail``), one sentence, and the fix."""
+    """Result of a check: level (``info``, ``warn`` or ``fail``), one sentence, and the fix."""
 
     level: str
     what: str
@@ -95,7 +95,7 @@ class Finding:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Numbers of a version for comparing: ``2.13.0+cpu`` gives (2, 13), trailing zeros cut."""
+    """Parse a version for comparison: ``2.13.0+cpu`` gives (2, 13), without trailing zeros."""
     match = re.match(r'\d+(\.\d+)*', version)
     found = [int(part) for part in match[0].split('.')] if match else []
     while found and found[-1] == 0:
@@ -113,12 +113,12 @@ def check_python(facts: Facts) -> list[Finding]:
     """Python is one that torch and the mm packages have wheels or builds for."""
     if (3, 10) <= facts.python <= (3, 12):
         return []
-    what = f'Python {facts.python[0]}.{facts.python[1]} is outside 3.10 to 3.12, for which vitnas is written.'
+    what = f'Python {facts.python[0]}.{facts.python[1]} is not supported; vitnas needs 3.10 to 3.12.'
     return [Finding('fail', what, 'VITNAS_PYTHON=python3.11 bash tools/setup.sh')]
 
 
 def check_required(facts: Facts) -> list[Finding]:
-    """Every package that pyproject.toml asks for is there, in its range (mmcv has a check of its own)."""
+    """Every package of pyproject.toml is installed in its range (mmcv has its own check)."""
     found = []
     for name, (low, high) in RANGES.items():
         if name == 'mmcv':
@@ -150,15 +150,15 @@ def check_torchvision(facts: Facts) -> list[Finding]:
     if 'torchvision::nms' not in error:
         return [Finding('fail', f'torchvision does not import: {error}.', fix)]
     what = (
-        'torchvision was built for another torch, so its compiled operators do not load. vitnas mends the import '
-        'where `import vitnas_core` comes first; '
-        'torchvision.ops.nms and torchvision.io.read_image will not work (mmcv.ops, cv2 and Pillow do).'
+        'torchvision was built for another torch, so its compiled operators do not load. vitnas repairs the import if '
+        '`import vitnas_core` comes first. '
+        'torchvision.ops.nms and torchvision.io.read_image will not work; use mmcv.ops, cv2 or Pillow instead.'
     )
     return [Finding('warn', what, fix)]
 
 
 def check_mmcv(facts: Facts) -> list[Finding]:
-    """There is one mmcv, of a version that mmdet and mmseg accept, with operators that load."""
+    """There is one mmcv, in a version that mmdet and mmseg accept, with operators that load."""
     version, lite = facts.versions.get('mmcv'), facts.versions.get('mmcv-lite')
     anew = f'{PIP} uninstall -y mmcv mmcv-lite && {SETUP}'
     if version is None and lite is None:
@@ -187,10 +187,10 @@ def check_mmcv(facts: Facts) -> list[Finding]:
 
 
 def check_setuptools(facts: Facts) -> list[Finding]:
-    """Setuptools can build mmcv, where mmcv has to be built."""
+    """Setuptools can build mmcv, if it has to be built."""
     if not facts.ops_broken or not facts.at_least('setuptools', '80'):
         return []
-    what = f'mmcv has to be built, which setuptools {facts.versions["setuptools"]} cannot (80 dropped what it uses).'
+    what = f'mmcv has to be built, but setuptools {facts.versions["setuptools"]} cannot (80 dropped what it uses).'
     return [Finding('warn', what, f"{PIP} install 'setuptools<80'")]
 
 
@@ -199,7 +199,7 @@ def check_vitnas(facts: Facts) -> list[Finding]:
     if 'vitnas' in facts.errors:
         return [Finding('fail', f'vitnas_core does not import: {facts.errors["vitnas"]}.', SETUP)]
     if 'vitnas' not in facts.versions:
-        what = 'vitnas is not installed: vitnas_core is found from the folder of the repository only.'
+        what = 'vitnas is not installed: `import vitnas_core` works only in the repository folder.'
         return [Finding('warn', what, f'{PIP} install --no-deps --no-build-isolation -e .')]
     return []
 
@@ -242,7 +242,7 @@ def check_numpy(facts: Facts) -> list[Finding]:
 
 
 def check_transformers(facts: Facts) -> list[Finding]:
-    """The transformers that is installed, if any, is one that mmpretrain can import."""
+    """mmpretrain can import the installed version of transformers, if any."""
     version, error = facts.versions.get('transformers'), facts.errors.get('mmpretrain.models')
     fix = f'{PIP} install transformers==4.49.0'
     if version is None:
@@ -250,12 +250,12 @@ def check_transformers(facts: Facts) -> list[Finding]:
     if error is not None:
         return [Finding('fail', f'mmpretrain.models does not import beside transformers {version}: {error}.', fix)]
     if facts.at_least('transformers', '4.50'):
-        return [Finding('warn', f'mmpretrain is written for transformers up to 4.49, and this is {version}.', fix)]
+        return [Finding('warn', f'mmpretrain supports transformers up to 4.49, but this is {version}.', fix)]
     return []
 
 
 def check_tensorboard(facts: Facts) -> list[Finding]:
-    """TensorboardVisBackend has what it needs."""
+    """Tensorboard is installed, for TensorboardVisBackend."""
     if 'tensorboard' in facts.versions:
         return []
     what = 'tensorboard is missing; only TensorboardVisBackend needs it.'
@@ -263,7 +263,7 @@ def check_tensorboard(facts: Facts) -> list[Finding]:
 
 
 def check_tokenizers(facts: Facts) -> list[Finding]:
-    """VQA models have what they need."""
+    """Tokenizers is installed, for VQA models."""
     if facts.at_least('tokenizers', TOKENIZERS):
         return []
     version = facts.versions.get('tokenizers')
@@ -300,7 +300,7 @@ CHECKS: dict[str, Callable[[Facts], list[Finding]]] = {
 
 
 def load_operators() -> ModuleType:
-    """Load mmcv's compiled part alone: the package itself would need a working opencv.
+    """Load only the compiled part of mmcv, because the package itself needs a working opencv.
 
     Raises:
         ImportError: There is no compiled part, or it does not fit the installed torch.
@@ -311,7 +311,7 @@ def load_operators() -> ModuleType:
     for file in (file for folder in folders or [] for file in Path(folder).glob('_ext*.so')):
         spec = spec_from_file_location('mmcv._ext', file)
         if spec is not None and spec.loader is not None:
-            module = sys.modules['mmcv._ext'] = module_from_spec(spec)  # once a process, mmcv finds it there
+            module = sys.modules['mmcv._ext'] = module_from_spec(spec)  # only once per process; mmcv finds it there
             spec.loader.exec_module(module)
             return module
     raise ImportError('mmcv has no compiled part')
@@ -326,7 +326,7 @@ def _probe_checkpoint() -> object:
     return torch.load(file, weights_only=True)
 
 
-# In this order: torchvision before vitnas mends it. With the distributions that a probe needs.
+# Name → distributions that the probe needs, and the probe. The order matters: torchvision before vitnas repairs it.
 PROBES: dict[str, tuple[tuple[str, ...], Callable[[], object]]] = {
     'torch': (('torch',), lambda: import_module('torch')),
     'cv2': ((), lambda: import_module('cv2')),
@@ -339,7 +339,7 @@ PROBES: dict[str, tuple[tuple[str, ...], Callable[[], object]]] = {
 
 
 def gather() -> Facts:
-    """Look at the environment that this runs in."""
+    """Collect the facts of the current environment."""
     versions: dict[str, str] = {}
     for dist in distributions():
         name = dist.metadata['Name'] if dist.metadata else None
@@ -356,7 +356,7 @@ def gather() -> Facts:
             with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.simplefilter('ignore')
                 results[name] = probe()
-        except Exception as error:  # whatever a broken package raises is what is to be reported
+        except Exception as error:  # report whatever a broken package raises
             lines = str(error).strip().splitlines()
             errors[name] = f'{type(error).__name__}: {lines[0].rstrip(".")}' if lines else type(error).__name__
     torch, ops = results.get('torch'), results.get('ops')
@@ -371,13 +371,13 @@ def gather() -> Facts:
 
 
 def diagnose(facts: Facts) -> dict[str, list[Finding]]:
-    """Run every check; a check without findings is fine."""
+    """Run every check. A check without findings has passed."""
     return {title: check(facts) for title, check in CHECKS.items()}
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Print versions and findings, and return the exit code."""
-    parser = argparse.ArgumentParser(description='Print the versions of the stack and every known clash among them.')
+    """Print versions and findings; return the exit code."""
+    parser = argparse.ArgumentParser(description='Print the versions of the stack and known conflicts between them.')
     parser.add_argument('--quiet', action='store_true', help='print warnings and failures only')
     args = parser.parse_args(argv)
     facts = gather()

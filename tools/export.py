@@ -1,8 +1,8 @@
 """Export a fixed network: ``python tools/export.py CONFIG CHECKPOINT --out FILE.onnx --shape H [W] [--backbone]``.
 
-``.onnx`` is for ONNX runtimes, ``.pt2`` for ``torch.export.load``. What was exported is run on random images and
-compared with the model before the file is kept. ``--backbone`` exports the features of a backbone of ours, whatever
-model it stands in: ``feature_0``, ``feature_1``, … in the order of its ``out_indices``.
+``.onnx`` is for ONNX runtimes, ``.pt2`` for ``torch.export.load``. Before the tool keeps the file, it runs the exported
+network on random images and compares it with the model. ``--backbone`` exports only the features of a vitnas backbone,
+from any model: ``feature_0``, ``feature_1``, … in the order of its ``out_indices``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mmengine.config import DictAction
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import from projects/, wherever this runs
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import projects/ from any folder
 
-import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from projects import read_config
 from vitnas_core.backbones import ElasticBackbone, elastic_backbone
 from vitnas_core.checkpoints import load_weights
@@ -29,11 +29,11 @@ from vitnas_core.model_configs import model_config
 from vitnas_core.utils.fileio import atomic_write
 
 TOLERANCE = 1e-4
-"""How far the exported network's outputs may be from the model's, relative to the largest."""
+"""Largest allowed difference of the exported network's outputs, relative to the largest output."""
 
 
 class Raw(nn.Module):
-    """What is exported: images, normalised already, to the model's raw outputs (logits of a classifier).
+    """Maps normalized images to the raw outputs of a model, e.g. the logits of a classifier.
 
     Args:
         model: Any mm model.
@@ -44,15 +44,15 @@ class Raw(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Outputs of (B, 3, H, W)."""
+        """Return the outputs for images of shape (B, 3, H, W)."""
         return self.model(images, mode='tensor')
 
 
 class Features(nn.Module):
-    """What ``--backbone`` exports: images, normalised already, to the features of the backbone.
+    """Maps normalized images to the features of a backbone, for ``--backbone``.
 
     Args:
-        backbone: A backbone of ours.
+        backbone: A vitnas backbone.
     """
 
     def __init__(self, backbone: ElasticBackbone) -> None:
@@ -61,15 +61,15 @@ class Features(nn.Module):
         self.output_names = [f'feature_{i}' for i in range(len(backbone.out_channels()))]
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Features of (B, 3, H, W), one an out_index."""
+        """Return the features for images of shape (B, 3, H, W), one per out_index."""
         return self.backbone(images)
 
 
 def export_onnx(network: nn.Module, images: Tensor) -> tuple[bytes, Callable[[Tensor], list[Tensor]]]:
-    """The bytes of an ONNX file, and what runs them.
+    """Export to ONNX; return the bytes of the file and a function that runs it.
 
     Raises:
-        VitnasError: The packages that this needs are not installed.
+        VitnasError: A required package is not installed.
     """
     try:
         import onnxruntime
@@ -77,7 +77,7 @@ def export_onnx(network: nn.Module, images: Tensor) -> tuple[bytes, Callable[[Te
     except ImportError as err:
         raise VitnasError(
             f'ONNX export needs {err.name}, which is not installed: pip install "vitnas[export]", or '
-            f'pip install onnx onnxruntime onnxscript; a .pt2 file needs neither'
+            f'pip install onnx onnxruntime onnxscript; a .pt2 file needs none of them'
         ) from None
     outputs = network.output_names if isinstance(network, Features) else None
     program = torch.onnx.export(
@@ -95,7 +95,7 @@ def export_onnx(network: nn.Module, images: Tensor) -> tuple[bytes, Callable[[Te
 
 
 def export_program(network: nn.Module, images: Tensor) -> tuple[bytes, Callable[[Tensor], list[Tensor]]]:
-    """The bytes of a file for ``torch.export.load``, and what runs them, read back."""
+    """Export for ``torch.export.load``; return the bytes of the file and a function that runs the loaded file."""
     buffer = io.BytesIO()
     torch.export.save(torch.export.export(network, (images,)), buffer)
     data = buffer.getvalue()
@@ -104,7 +104,7 @@ def export_program(network: nn.Module, images: Tensor) -> tuple[bytes, Callable[
 
 
 FORMATS = {'.onnx': export_onnx, '.pt2': export_program}
-"""Suffix → what exports."""
+"""Suffix → export function."""
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
@@ -114,8 +114,8 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('checkpoint', help='weights (.pth or .safetensors)')
     parser.add_argument('--out', type=Path, required=True, metavar='FILE', help='.onnx or .pt2')
     parser.add_argument('--shape', type=int, nargs='+', required=True, metavar='N', help='side, or height and width')
-    parser.add_argument('--backbone', action='store_true', help='only the features of the backbone, one an out_index')
-    parser.add_argument('--batch-size', type=int, default=1, help='images a batch, fixed in the file; defaults to 1')
+    parser.add_argument('--backbone', action='store_true', help='only the features of the backbone, one per out_index')
+    parser.add_argument('--batch-size', type=int, default=1, help='images per batch, fixed in the file; defaults to 1')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
     parser.set_defaults(launcher='none', work_dir=None)
     options = parser.parse_args(args)
@@ -127,13 +127,13 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(args: list[str] | None = None) -> float:
-    """Export, run what was exported, compare, write; the largest difference is returned."""
+    """Export a network, compare it with the model and write the file; return the largest difference."""
     options = parse_args(args)
     model = MODELS.build(model_config(read_config(options)))
     for backbone in (module for module in model.modules() if isinstance(module, ElasticBackbone)):
         if backbone.space.size() > 1:
             raise VitnasError(
-                'a supernet is not exported: tools/extract_subnet.py makes a fixed network of it (`arch=`)'
+                'a supernet is not exported: tools/extract_subnet.py makes a fixed network from it (`arch=`)'
             )
     load_weights(model, options.checkpoint)
     network: nn.Module = (Features(elastic_backbone(model)) if options.backbone else Raw(model)).eval()
@@ -144,7 +144,7 @@ def main(args: list[str] | None = None) -> float:
         if isinstance(network, Raw):
             check_raw(network, images)
         data, run = FORMATS[options.out.suffix](network, images)
-        difference = compare(network, run, others)  # not the images that it was traced with
+        difference = compare(network, run, others)  # other images than for tracing
     try:
         atomic_write(options.out, data)
     except OSError as err:
@@ -156,26 +156,26 @@ def main(args: list[str] | None = None) -> float:
 
 
 def check_raw(network: Raw, images: Tensor) -> None:
-    """Check that a model can be run on images alone.
+    """Check that a model runs on images alone.
 
     Raises:
-        VitnasError: It cannot, as a detector whose boxes depend on the data.
+        VitnasError: It does not, such as a detector whose boxes depend on the data.
     """
     try:
         network(images)
     except Exception as err:  # every model fails in its own way
         why = ': '.join([type(err).__name__, *str(err).splitlines()[:1]])
         raise VitnasError(
-            f'{type(network.model).__name__} does not run on images alone (`mode="tensor"` raised {why}): where boxes '
+            f'{type(network.model).__name__} does not run on images alone (`mode="tensor"` raised {why}). If boxes '
             f'depend on the data, as in detectors with proposals or queries, --backbone exports the features instead'
         ) from err
 
 
 def compare(network: nn.Module, run: Callable[[Tensor], list[Tensor]], images: Tensor) -> float:
-    """The largest difference of outputs.
+    """Return the largest difference of outputs.
 
     Raises:
-        VitnasError: It is too large.
+        VitnasError: The difference is too large.
     """
     wanted, got = _as_list(network(images)), run(images)
     largest = max(float((a - b).abs().max()) for a, b in zip(wanted, got, strict=True))

@@ -1,8 +1,7 @@
 """Cut one architecture out of a trained supernet: ``python tools/extract_subnet.py CONFIG CHECKPOINT ARCH --out DIR``.
 
-DIR gets ``arch.json`` and ``weights.safetensors``, which a config of a fixed network takes by path; the lines to
-write are printed. The subnet is run on a random image before anything is written: its features are the supernet's,
-bit for bit.
+The tool writes ``arch.json`` and ``weights.safetensors`` into DIR and prints the config lines that load them. Before it
+writes, it runs the subnet on random images and checks that its features equal the supernet's bit for bit.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from mmengine.runner import Runner
 from mmengine.utils import track_iter_progress
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import from projects/, wherever this runs
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import projects/ from any folder
 
-import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from projects import read_config
 from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
@@ -47,31 +46,31 @@ def _count(text: str) -> int:
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('config', help='config of the supernet, or of a search in it')
+    parser.add_argument('config', help='config of the supernet, or of a search in that supernet')
     parser.add_argument('checkpoint', help='weights of the supernet (.pth or .safetensors)')
-    parser.add_argument('arch', help='an architecture file, such as best_arch.json of a search, or a name of the zoo')
-    parser.add_argument('--out', type=Path, required=True, metavar='DIR', help='where the files go')
+    parser.add_argument('arch', help='an architecture file, such as best_arch.json of a search, or a zoo name')
+    parser.add_argument('--out', type=Path, required=True, metavar='DIR', help='folder for the files')
     parser.add_argument(
         '--recalibrate',
         type=_count,
         default=0,
         metavar='N',
-        help="give batch norms the architecture's statistics on N batches of the config's train_dataloader",
+        help="recalibrate batch norms for the architecture on N batches of the config's train_dataloader",
     )
-    parser.add_argument('--pth', action='store_true', help='write weights.pth, for tools that read only that, too')
+    parser.add_argument('--pth', action='store_true', help='also write weights.pth, for tools that read only .pth')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
     parser.set_defaults(launcher='none', work_dir=None)
     return parser.parse_args(args)
 
 
 def write(out: Path, arch: Arch, weights: dict[str, Tensor], notes: dict[str, str], pth: bool) -> None:
-    """Write the files, the architecture last: a folder that has it is complete.
+    """Write the files. The architecture comes last, so a folder with it is complete.
 
     Args:
         out: The folder.
         arch: The architecture.
         weights: Its weights.
-        notes: What the weight files say of them.
+        notes: Metadata for the weight files.
         pth: Whether to write ``weights.pth`` too.
 
     Raises:
@@ -79,7 +78,7 @@ def write(out: Path, arch: Arch, weights: dict[str, Tensor], notes: dict[str, st
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / 'arch.json').unlink(missing_ok=True)  # never one network's architecture beside another's weights
+        (out / 'arch.json').unlink(missing_ok=True)  # never leave an old architecture beside new weights
         atomic_write(out / 'weights.safetensors', safetensors.torch.save(weights, notes))
         if pth:
             buffer = io.BytesIO()
@@ -91,14 +90,14 @@ def write(out: Path, arch: Arch, weights: dict[str, Tensor], notes: dict[str, st
 
 
 def recalibrate_on(model: nn.Module, arch: Arch, cfg: Config, batches: int) -> None:
-    """Take the statistics of batch norms for an architecture on the first batches of a config's training images.
+    """Recalibrate batch norms for an architecture on the first batches of a config's training images.
 
     Raises:
-        VitnasError: The config has no training images, or the model no batch norm to recalibrate.
+        VitnasError: The config has no training images, or the model has no batch norm to recalibrate.
     """
     if not cfg.get('train_dataloader'):
         raise VitnasError(f'--recalibrate needs images: {cfg.filename} has no train_dataloader')
-    # The images that a search with as many batches takes.
+    # The same images as in a search with this number of batches.
     loader = Runner.build_dataloader(whole(cfg.train_dataloader.to_dict()), seed=0)
     elastic_backbone(model).set_arch(arch)
     shown = track_iter_progress((islice(loader, batches), min(batches, len(loader))))
@@ -108,7 +107,7 @@ def recalibrate_on(model: nn.Module, arch: Arch, cfg: Config, batches: int) -> N
 
 
 def main(args: list[str] | None = None) -> nn.Module:
-    """Extract, check, write, and say how the files are used."""
+    """Extract a subnet, check it, write the files and print how to use them."""
     options = parse_args(args)
     cfg = read_config(options)
     arch = zoo.load_arch(options.arch)
@@ -122,17 +121,17 @@ def main(args: list[str] | None = None) -> nn.Module:
     size = backbone.settings.get('img_size', (224, 224))
     images = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(0))
     difference = check_extracted(model, fixed, arch, images)
-    # Clones, as a file holds no shared memory.
+    # Clone the tensors, because the file format does not allow shared memory.
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in fixed.state_dict().items()}
     write(options.out, arch, weights, {NOTE: elastic_backbone(fixed).note()}, options.pth)
     height, width = backbone.priced_size(arch, size, backbone.settings.get('out_indices'))
     cost = backbone.price(arch, size)
     print(f'backbone: {cost} at {height} x {width}; the whole model: {count_params(fixed) / 1e6:.2f}M params')
     if not options.recalibrate and elastic_norms(model):
-        print('its batch norms have the statistics that the supernet had, of all architectures: see --recalibrate')
+        print('its batch norms keep the statistics of the supernet, which mix all architectures: see --recalibrate')
     print(f"its features equal the supernet's bit for bit; the outputs differ by {difference:.1e} of the largest")
     kind = cfg.model.backbone.type if 'backbone' in cfg.model else type(backbone).__name__
-    print('in a config of the fixed network (other arguments of the backbone as in the supernet):')
+    print('use this in the config of the fixed network, with the other backbone arguments as in the supernet:')
     resolved = {name: backbone.settings[name] for name in backbone.resolved_settings}
     more = ''.join(f'{name}={value!r}, ' for name, value in resolved.items() if value is not None)
     print(

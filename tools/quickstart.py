@@ -1,4 +1,4 @@
-"""The quickstart: train a supernet on the embedded digits, search it under a MACs limit, keep the winner, test it."""
+"""The quickstart: train a supernet on the embedded digits, search it under a MACs limit, test the winner."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ CONFIGS = ROOT / 'projects/classification/configs/autoformer'
 SUPERNET = CONFIGS / 'autoformer-micro_supernet_40e_digits.py'
 SEARCH = CONFIGS / 'autoformer-micro_search_evolution-2m_digits.py'
 NUM_RANDOM = 20
-"""How many random architectures stand for a random one."""
+"""Number of random architectures behind the "random" result."""
 
 
 def read(path: Path, work_dir: Path, seed: int) -> Config:
-    """A config that runs quietly."""
+    """Read a config and silence its log."""
     cfg = Config.fromfile(path)
     cfg.work_dir, cfg.log_level, cfg.launcher = str(work_dir), 'ERROR', 'none'
     cfg.randomness.seed = seed
@@ -45,7 +45,7 @@ def read(path: Path, work_dir: Path, seed: int) -> Config:
 
 
 def train(folder: Path, seed: int, epochs: int | None) -> Path:
-    """Train the supernet, or go on where an interrupted quickstart stopped; its last checkpoint."""
+    """Train the supernet, or resume an interrupted quickstart; return the last checkpoint."""
     cfg = read(SUPERNET, folder / 'supernet', seed)
     if epochs:
         cfg.train_cfg.max_epochs = cfg.train_cfg.val_interval = epochs
@@ -57,7 +57,7 @@ def train(folder: Path, seed: int, epochs: int | None) -> Path:
 
 
 def search(folder: Path, seed: int, checkpoint: Path) -> SearchLoop:
-    """Search the supernet; an interrupted search goes on from its journal."""
+    """Search the supernet; an interrupted search resumes from its journal."""
     cfg = read(SEARCH, folder / 'search', seed)
     cfg.load_from = str(checkpoint)
     runner = make_runner(cfg)
@@ -66,7 +66,7 @@ def search(folder: Path, seed: int, checkpoint: Path) -> SearchLoop:
 
 
 def show_baselines(found: SearchLoop) -> None:
-    """Write the report again with the largest and the smallest network beside the candidates."""
+    """Rewrite the report with the largest and the smallest network beside the candidates."""
     baselines = []
     for name in ('largest', 'smallest'):
         arch = getattr(found.space, name)()
@@ -76,7 +76,7 @@ def show_baselines(found: SearchLoop) -> None:
 
 
 class Test:
-    """Accuracy on the test images, with the weights that a network has in the supernet."""
+    """Accuracy on the test images with weights inherited from the supernet."""
 
     def __init__(self, cfg: Config, checkpoint: Path) -> None:
         self.cfg = cfg
@@ -102,7 +102,7 @@ class Test:
         return self.row(name, self.scorer.score(Job(arch)).value, self.price(arch))
 
     def random(self, limit: float, seed: int) -> dict[str, Any]:
-        """The mean of random architectures that use nearly all of the budget."""
+        """Mean of random architectures that use nearly all of the budget."""
         near = FeasibleSpace(self.backbone.space, self.price, Constraint(dict(macs=(0.9 * limit, limit))))
         rng, archs = np.random.default_rng(seed), list[Arch]()
         while len(archs) < NUM_RANDOM and (arch := near.draw(rng, archs)):
@@ -112,7 +112,7 @@ class Test:
         return dict(name=f'random, {len(rows)} of the same budget', **mean)
 
     def extracted(self, name: str, folder: Path) -> dict[str, Any]:
-        """A network of its own, from the files that extract_subnet.py wrote."""
+        """The standalone network in the files of extract_subnet.py."""
         arch = zoo.load_arch(folder / 'arch.json')
         model = make_model(fixed_config(self.cfg.model, arch), self.cfg, folder / 'weights.safetensors')
         return self.row(name, self.make_scorer(model).score(Job(arch)).value, self.price(arch))
@@ -133,19 +133,19 @@ def main(args: list[str] | None = None) -> list[dict[str, Any]]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--seed', type=int, default=0, help='seed of the training and the search; defaults to 0')
     parser.add_argument('--epochs', type=int, help="epochs of the supernet; defaults to the config's")
-    parser.add_argument('--work-dir', type=Path, default=ROOT / 'work_dirs/quickstart', help='where everything goes')
+    parser.add_argument('--work-dir', type=Path, default=ROOT / 'work_dirs/quickstart', help='folder for all results')
     options = parser.parse_args(args)
     if options.epochs is not None and options.epochs < 1:
         parser.error(f'--epochs should be at least 1, but got {options.epochs}')
-    torch.set_num_threads(1)  # the networks are tiny: threads that wait for each other cost more than they give
+    torch.set_num_threads(1)  # the networks are tiny: more threads cost more time than they save
     folder, start = options.work_dir / f'seed{options.seed}', time.perf_counter()
 
     print(f'1. Training a supernet on 1,142 real digits ({SUPERNET.name})', flush=True)
     checkpoint = train(folder, options.seed, options.epochs)
     limit = Config.fromfile(SEARCH).train_cfg.constraint.macs[1]
-    print(f'\n2. Searching it for at most {limit / 1e6:g} M MACs on 300 images held out ({SEARCH.name})', flush=True)
+    print(f'\n2. Searching it for at most {limit / 1e6:g} M MACs on 300 held-out images ({SEARCH.name})', flush=True)
     found = search(folder, options.seed, checkpoint)
-    print('\n3. Extracting the winner and testing it on 355 images that nothing has seen')
+    print('\n3. Extracting the winner and testing it on 355 unseen images')
     subnet, best = folder / 'subnet', folder / 'search/best_arch.json'
     extract_subnet.main([str(SUPERNET), str(checkpoint), str(best), '--out', str(subnet)])
     test = Test(found.runner.cfg, checkpoint)

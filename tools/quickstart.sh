@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Set up if need be, then run the quickstart. Arguments go to tools/quickstart.py.
+# Set up if necessary, then run the quickstart. Arguments go to tools/quickstart.py.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/_env.sh"
 bash "$root/tools/setup.sh"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Make the environment: .venv beside the code or, if VITNAS_PYTHON names a python, the environment of that one.
+# Set up the environment: .venv beside the code or, if VITNAS_PYTHON names a python, the environment of that python.
 #
-# From nothing it takes 3 to 4 minutes on 2 cores, most of it for compiling mmcv's operators. Their wheel is kept in
-# ${VITNAS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/vitnas}, which makes the next set-up a matter of a minute.
-# What is there already is kept: a torch that pyproject.toml allows, an mmcv whose operators load and, in an
-# environment of VITNAS_PYTHON, every other package that pyproject.toml allows.
-# It can be interrupted and run again at any time. With --again it looks at everything though the last one ended well.
+# From scratch it takes 3 to 4 minutes on 2 cores, mostly to compile mmcv's operators. The compiled wheel stays in
+# ${VITNAS_CACHE:-${XDG_CACHE_HOME:-~/.cache}/vitnas}, so the next set-up takes about a minute.
+# The script keeps a torch that pyproject.toml allows and an mmcv whose operators load. In an environment of
+# VITNAS_PYTHON, it keeps every other package that pyproject.toml allows.
+# You can interrupt it and run it again at any time. With --again, it checks everything even if the last run succeeded.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/_env.sh"
 cd "$root"
@@ -41,7 +41,7 @@ trap 'exit 130' INT
 trap 'exit 143' HUP TERM
 pip() { "$python" -m pip "$1" -q "${@:2}"; }
 install() { pip install ${venv:+--no-compile} -c "$constraints" "$@"; }
-# Run a command in the background, in a process group of its own so that it can be ended with all its children.
+# Run a command in the background, in its own process group so that it can be stopped with all its children.
 background() { # LOG COMMAND...
     set -m
     "${@:2}" </dev/null >"$1" 2>&1 &
@@ -49,7 +49,7 @@ background() { # LOG COMMAND...
 }
 in_range='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))'
 
-# ---- Nothing to do? (No import of torch here; the stamp is the last thing that a set-up writes.)
+# ---- Nothing to do? (Do not import torch here. A set-up writes the stamp last.)
 if [ -n "$venv" ]; then
     prefix=$venv
 else
@@ -70,7 +70,7 @@ leave_if_ready() {
 }
 leave_if_ready
 
-# ---- One set-up of a clone at a time. Children hold the lock too, so what a killed set-up left running is waited for.
+# ---- One set-up per clone at a time. Children hold the lock too, so this waits for anything a killed set-up left running.
 exec 9<"$root/pyproject.toml"
 if command -v flock >/dev/null && ! flock -n 9; then
     say 'waiting for another set-up of this clone to end'
@@ -82,7 +82,7 @@ tmp=$(mktemp -d)
 
 # ---- The virtual environment
 if [ -n "$venv" ]; then
-    # Its pip names the folder it was made in: a half-made or a moved environment fails this.
+    # pip's script names the folder of its environment, so an incomplete or moved environment fails this check.
     whole() { grep -qsF "$venv/bin/" "$venv/bin/pip" && "$python" -c "$in_range" && "$python" -m pip -V >/dev/null 2>&1; }
     if [ -e "$venv" ] && [ ! -e "$venv/.vitnas-made" ]; then
         whole || die "$venv was not made by this script and has no pip or no python 3.10 to 3.12: remove it, or set VITNAS_PYTHON"
@@ -104,9 +104,9 @@ if [ -n "$venv" ]; then
     fi
 fi
 
-# An installation that was cut off leaves packages without the list of their files, which pip writes last.
+# An interrupted installation leaves packages without their file list (RECORD), which pip writes last.
 if [ -e "$busy" ]; then
-    begin 'clearing what an interrupted installation left'
+    begin 'removing the remains of an interrupted installation'
     for site in "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
         "$("$python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')"; do
         find "$site" -maxdepth 1 -name '~*' -cnewer "$busy" -exec rm -rf {} +
@@ -115,7 +115,7 @@ if [ -e "$busy" ]; then
 fi
 touch "$busy"
 
-# ---- What to install: everything that pyproject.toml declares but mmcv, and the versions to hold it to
+# ---- What to install: everything in pyproject.toml except mmcv, and the versions to pin
 plan() {
     "$python" - "$tmp" "${venv:+own}" <<'P'
 import sys
@@ -150,12 +150,12 @@ torch_tested = Requirement(tested['torch']).specifier.contains(installed.get('to
 if fits('torch'):
     tested['torch'] = f'torch=={installed["torch"]}'
     if not torch_tested or 'torchvision' in installed:
-        tested.pop('torchvision')  # the one that is there, or the one that this torch asks for
+        tested.pop('torchvision')  # keep the installed one, or take the one that this torch requires
 if not own:
     tested = {name: line for name, line in tested.items() if name == 'torch' or name not in installed}
 (out / 'constraints.txt').write_text(''.join(f'{line}\n' for line in tested.values()))
 (out / 'rest.txt').write_text(''.join(f'{r}\n' for name, r in declared.items() if name != 'mmcv'))
-# To be fetched while torch is being installed: what the lock names, but what is there and what comes with torch.
+# Fetch these while torch installs: the locked packages, without those that are installed or come with torch.
 first = {'torch', 'numpy', 'setuptools', 'wheel', 'ninja', 'psutil', 'mmcv'}
 later = {n: line for n, line in tested.items() if n not in first and Requirement(line).specifier != f'=={installed.get(n)}'}
 (out / 'fetch.txt').write_text(''.join(f'{line}\n' for line in later.values()))
@@ -166,15 +166,15 @@ mmcv_range=$(plan)
 mmcv_version=$(sed -n 's/^mmcv==\([0-9.]*\).*/\1/p' requirements/tested.txt)
 constraints=$tmp/constraints.txt
 
-# ---- torch first: mmcv compiles against it
-begin 'installing torch' 'and the build tools, unless they are there (20 to 40 s)'
+# ---- torch first, because mmcv compiles against it
+begin 'installing torch' 'and the build tools, if missing (20 to 40 s)'
 if [ -n "$venv" ] && [ -s "$tmp/fetch.txt" ]; then
     background "$tmp/fetch.log" "$python" -m pip download -q --no-deps --only-binary :all: -d "$tmp/wheels" -r "$tmp/fetch.txt"
     fetch=$!
 fi
 install 'torch>=2.6' numpy setuptools wheel ${venv:+ninja psutil}
 
-# ---- mmcv: the one that is there, or a wheel of this python and torch from the cache, or a new one
+# ---- mmcv: the installed one, a cached wheel for this python and torch, or a new build
 mmcv_state() { # prints "present" or "missing", then cpu or cuda, then the key of the cache
     "$python" - "$mmcv_range" <<'P'
 import os
@@ -200,7 +200,7 @@ kind = 'cuda' if gpu and nvcc else 'cpu'
 key = f'cp{sys.version_info[0]}{sys.version_info[1]}-{sysconfig.get_platform()}-torch{torch.__version__}-{kind}'
 print('present' if present else 'missing', kind, key)
 if gpu and not nvcc and not present:
-    print('torch sees a GPU but there is no nvcc: the mmcv made here runs its operators on the CPU only', file=sys.stderr)
+    print('torch sees a GPU, but there is no nvcc: this build of mmcv runs its operators on the CPU only', file=sys.stderr)
 P
 }
 state=$(mmcv_state)
@@ -215,14 +215,14 @@ if [ "$mmcv" = missing ] && [ -z "$(cached_wheel)" ]; then
     "$python" -c 'import os, sysconfig; assert os.path.exists(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
         die "mmcv must be compiled and $("$python" -V) has no header files; install them (Debian: apt install python3-dev)"
     if ! mkdir -p "$wheels" 2>/dev/null || [ ! -w "$wheels" ]; then
-        say "$wheels cannot be written, so the wheel is kept in $prefix"
+        say "$wheels is not writable, so the wheel stays in $prefix"
         wheels=$prefix/wheels/$key
     fi
     if [ -z "$venv" ]; then install 'setuptools<80' wheel ninja psutil; fi
     if [ "$kind" = cuda ]; then long='20 minutes or more'; else long='1 to 2 min on 2 cores'; fi
     say "compiling mmcv $mmcv_version for $key in the background ($long)"
-    # What the build imports (torch, numpy, setuptools) is there and held by the constraints, so the installation that
-    # goes on beside it does not touch it.
+    # The build imports torch, numpy and setuptools. They are installed and pinned by the constraints, so the parallel
+    # installation does not touch them.
     background "$log" bash tools/build_mmcv.sh "$python" "$mmcv_version" "$kind" "$wheels"
     build=$!
 fi
@@ -233,11 +233,11 @@ if [ -n "$fetch" ]; then
     if wait "$fetch"; then
         fetched=yes
     else
-        say "fetching packages in advance failed, so they are fetched now: $(tail -n 1 "$tmp/fetch.log")"
+        say "could not fetch packages in advance, so fetching them now: $(tail -n 1 "$tmp/fetch.log")"
     fi
     fetch=
 fi
-# Offline from what was fetched; that is not all there is to install where the lock leaves a package free.
+# Install offline from the fetched files. These may be incomplete, because the lock does not pin every package.
 if [ -z "$fetched" ] || ! install --no-index --find-links "$tmp/wheels" -r "$tmp/rest.txt" 2>"$tmp/offline.log"; then
     install -r "$tmp/rest.txt"
 fi
@@ -249,7 +249,7 @@ if [ -n "$build" ]; then
     build=
     if [ "$code" != 0 ]; then
         tail -n 25 "$log" >&2
-        die "mmcv could not be compiled (exit code $code); the whole output is in $log"
+        die "mmcv could not be compiled (exit code $code); see $log for the full output"
     fi
 fi
 if [ "$mmcv" = missing ]; then
@@ -281,7 +281,7 @@ if "$python" tools/doctor.py --quiet; then
     echo "$wanted" >"$stamp.part"
     mv -f "$stamp.part" "$stamp"
 else
-    echo 'set-up: everything is installed, but see above for what will not work and how to mend it' >&2
+    echo 'set-up: everything is installed, but some parts will not work; see the fixes above' >&2
 fi
 say "done, $((SECONDS / 60)) min $((SECONDS % 60)) s"
 if [ -n "$venv" ]; then echo 'Next: bash tools/quickstart.sh'; else echo "Next: VITNAS_PYTHON=$python bash tools/quickstart.sh"; fi

@@ -1,9 +1,8 @@
 """Evaluate a model on its test set: ``python tools/test.py CONFIG CHECKPOINT [--arch ARCH] [--tta] [--show-dir DIR]``.
 
-A supernet is evaluated at one architecture: a file, such as ``best_arch.json`` of a search, or a name of the zoo.
-``--tta`` merges the predictions of several views of each image, those of ``tta_pipeline``, by ``tta_model``; detectors
-and classifiers whose config has neither are tested on each image and its mirror image. ``--show-dir`` draws what is
-predicted for every image.
+ARCH selects an architecture of a supernet: a file, such as ``best_arch.json`` of a search, or a zoo name. ``--tta``
+merges predictions for several views of each image, with ``tta_pipeline`` and ``tta_model`` of the config. Detectors and
+classifiers without these use each image and its mirror image. ``--show-dir`` draws the predictions for every image.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from mmengine.dist import is_main_process
 from mmengine.model import BaseTTAModel, is_model_wrapper
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import from projects/, wherever this runs
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import projects/ from any folder
 
-import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from projects import read_config
 from vitnas_core.backbones import ElasticBackbone, elastic_backbone
 from vitnas_core.checkpoints import load_weights
@@ -35,7 +34,7 @@ from vitnas_core.utils.fileio import atomic_write
 FLIP_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor', 'flip', 'flip_direction')
 TTA_DEFAULTS: dict[str | None, tuple[dict[str, Any], str, dict[str, Any] | None]] = {
     'mmdet': (
-        # Not mmdet.DetTTAModel: it stands in the registry above mmdet's.
+        # Not mmdet.DetTTAModel: that class is in the parent of mmdet's registry.
         dict(
             type='DetTTAModel', _scope_='mmdet', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=100)
         ),
@@ -44,8 +43,10 @@ TTA_DEFAULTS: dict[str | None, tuple[dict[str, Any], str, dict[str, Any] | None]
     ),
     'mmpretrain': (dict(type='mmpretrain.AverageClsScoreTTA'), 'RandomFlip', None),
 }
-"""Scope → ``tta_model``, what flips, and the last transform of every view (None: the test pipeline's own), as that
-project's own tools/test.py fills them in."""
+"""Scope → ``tta_model``, the flip transform, and the last transform of every view (None: that of the test pipeline).
+
+These are the defaults of each project's own tools/test.py.
+"""
 DRAWING: dict[str | None, tuple[str, dict[str, Any], str | None]] = {
     'mmdet': ('DetLocalVisualizer', dict(type='mmdet.DetVisualizationHook', draw=True), 'test_out_dir'),
     'mmpretrain': (
@@ -55,7 +56,7 @@ DRAWING: dict[str | None, tuple[str, dict[str, Any], str | None]] = {
     ),
     'mmseg': ('SegLocalVisualizer', dict(type='mmseg.SegVisualizationHook', draw=True, interval=1), None),
 }
-"""Scope → its visualizer, the hook that draws, and the hook's argument for the folder (None: the visualizer's)."""
+"""Scope → visualizer, drawing hook, and the hook's argument for the folder (None: the visualizer has it)."""
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
@@ -63,26 +64,26 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
     parser.add_argument('checkpoint', help='weights (.pth or .safetensors)')
-    parser.add_argument('--arch', help='architecture at which a supernet is evaluated; defaults to its largest')
-    parser.add_argument('--tta', action='store_true', help='several scales or mirror images: test-time augmentation')
-    parser.add_argument('--show-dir', type=Path, help='draw what is predicted for every image into this folder')
+    parser.add_argument('--arch', help='architecture of the supernet to evaluate; defaults to the largest')
+    parser.add_argument('--tta', action='store_true', help='test-time augmentation: several scales or mirror images')
+    parser.add_argument('--show-dir', type=Path, help='draw the predictions for every image into this folder')
     return parser.parse_args(args)
 
 
 def set_arch(model: nn.Module, ref: str | None, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """Activate the architecture that is asked for; of a supernet the largest by default.
+    """Activate an architecture; defaults to the largest of a supernet.
 
     Args:
         model: Any model.
         ref: A zoo name or a file, or None.
-        say: Where to say which one it is.
+        say: Logs the architecture.
 
     Returns:
-        The architecture, None where the model has no backbone of ours.
+        The architecture; None if the model has no backbone of ours.
 
     Raises:
         ArchError: There is no such architecture, or it does not fit the weights.
-        VitnasError: One is asked for, but the model is no supernet.
+        VitnasError: ``ref`` is given, but the model is no supernet.
     """
     found = [module for module in model.modules() if isinstance(module, ElasticBackbone)]
     if ref is None and not found:
@@ -96,19 +97,19 @@ def set_arch(model: nn.Module, ref: str | None, say: Callable[[str], None]) -> d
         which = ref or 'the largest of its space; --arch gives another'
         say(f'the supernet is evaluated at {which}: {backbone.arch.to_json()}')
         if elastic_norms(model):
-            say('its batch norms have statistics of all architectures: test what extract_subnet.py --recalibrate gives')
+            say('its batch norms mix statistics of all architectures: test a subnet of extract_subnet.py --recalibrate')
     return backbone.arch.to_dict()
 
 
 def use_tta(cfg: Config) -> None:
-    """Wrap the model of a config for test-time augmentation, and give every test set the pipeline that makes views.
+    """Wrap the model of a config for test-time augmentation, and set ``tta_pipeline`` for every test set.
 
     Args:
-        cfg: A config with ``tta_model`` and ``tta_pipeline``; what is missing is filled in where the model's project
-            has a default (``TTA_DEFAULTS``).
+        cfg: A config with ``tta_model`` and ``tta_pipeline``. Defaults of the model's project (``TTA_DEFAULTS``)
+            replace missing ones.
 
     Raises:
-        VitnasError: Something is missing and there is no default.
+        VitnasError: One is missing and has no default.
     """
     missing = [name for name in ('tta_model', 'tta_pipeline') if cfg.get(name) is None]
     scope = _scope(cfg)
@@ -126,16 +127,16 @@ def use_tta(cfg: Config) -> None:
         else:
             dataset.pipeline = copy.deepcopy(cfg.tta_pipeline)
     inner = cfg.model
-    if cfg.get('data_preprocessor') is not None:  # else the wrapper would put it over the model's own
+    if cfg.get('data_preprocessor') is not None:  # otherwise the wrapper would override the model's own
         inner.setdefault('data_preprocessor', cfg.pop('data_preprocessor'))
     cfg.model = dict(copy.deepcopy(model if 'tta_model' in missing else cfg.tta_model), module=inner)
 
 
 def unwrap_tta(wrapper: BaseTTAModel) -> nn.Module:
-    """The model inside.
+    """Return the wrapped model.
 
     Raises:
-        VitnasError: It predicts masks, which mmdet does not merge.
+        VitnasError: The model predicts masks, which mmdet does not merge.
     """
     if type(wrapper).__name__ == 'DetTTAModel' and getattr(wrapper.module, 'with_mask', False):
         raise VitnasError(
@@ -146,18 +147,18 @@ def unwrap_tta(wrapper: BaseTTAModel) -> nn.Module:
 
 
 def draw_into(cfg: Config, folder: Path) -> None:
-    """Let a config draw what is predicted for every test image, by its project's own hook and visualizer.
+    """Draw the predictions for every test image, with the hook and visualizer of the model's project.
 
     Raises:
-        VitnasError: The model is of a project that has none.
+        VitnasError: The model's project has no such hook.
     """
     scope = _scope(cfg)
     if scope not in DRAWING:
         raise VitnasError(f'--show-dir draws for models of {", ".join(map(str, DRAWING))}, but this one is of {scope}')
     visualizer, hook, where = DRAWING[scope]
-    target = str(folder.resolve())  # a relative one would be inside the work dir
+    target = str(folder.resolve())  # a relative path would be inside the work dir
     own = dict(type=f'{scope}.{visualizer}', vis_backends=[dict(type='LocalVisBackend')])
-    # A name of its own: mmengine hands out the visualizer that has a name already, whatever its type.
+    # A unique name: mmengine returns an existing visualizer of the same name, whatever its type.
     more = {'name': f'{scope} {target}', **({'save_dir': target} if where is None else {})}
     cfg.visualizer = {**own, **(cfg.get('visualizer') or {}), **more}
     drawing = {'visualization': {**hook, **({} if where is None else {where: target})}}
@@ -165,14 +166,14 @@ def draw_into(cfg: Config, folder: Path) -> None:
 
 
 def _scope(cfg: Config) -> str | None:
-    """The project that a config's model is of."""
+    """Project of a config's model."""
     kind = cfg.model['type']
     scope = kind.rpartition('.')[0] if isinstance(kind, str) else kind.__module__.partition('.')[0]
     return scope or cfg.get('default_scope')
 
 
 def _datasets(node: Any) -> Iterator[Any]:
-    """The datasets of a config, inside wrappers such as ``ConcatDataset``."""
+    """Yield the datasets of a config, inside wrappers such as ``ConcatDataset``."""
     inside = [node[name] for name in ('dataset', 'datasets') if name in node]
     if not inside:
         yield node
@@ -182,10 +183,10 @@ def _datasets(node: Any) -> Iterator[Any]:
 
 
 def main(args: list[str] | None = None) -> dict[str, Any]:
-    """Evaluate, and write the metrics into the work dir."""
+    """Evaluate the model and write the metrics into the work dir."""
     options = parse_args(args)
     cfg = read_config(options)
-    cfg.train_cfg = cfg.train_dataloader = cfg.optim_wrapper = cfg.param_scheduler = None  # nothing is trained
+    cfg.train_cfg = cfg.train_dataloader = cfg.optim_wrapper = cfg.param_scheduler = None  # no training
     cfg.load_from, cfg.resume = None, False
     cfg.pop('runner_type', None)
     for name in ('test_cfg', 'test_dataloader', 'test_evaluator'):

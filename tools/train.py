@@ -6,9 +6,9 @@ from pathlib import Path
 
 from mmengine.runner import Runner
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import from projects/, wherever this runs
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import projects/ from any folder
 
-import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from projects import read_config
 from vitnas_core.errors import VitnasError
 from vitnas_core.launch import add_arguments, make_runner
@@ -22,7 +22,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         '--resume',
         action='store_true',
-        help='go on from the last checkpoint of the work dir; a search always goes on from its journal',
+        help='resume from the last checkpoint of the work dir; a search always resumes from its journal',
     )
     return parser.parse_args(args)
 
@@ -32,9 +32,9 @@ def main(args: list[str] | None = None) -> Runner:
     options = parse_args(args)
     cfg = read_config(options)
     cfg.resume = options.resume or cfg.get('resume', False)
-    # A search goes on from its journal, and always needs its supernet.
+    # A search resumes from its journal, and always needs its supernet.
     if options.resume and cfg.get('load_from') and 'load_from' not in options.cfg_options and not is_search(cfg):
-        # mmengine would resume from load_from, which is where this training began: another one's last checkpoint.
+        # mmengine would resume from load_from, the checkpoint of another run that this training started from.
         cfg.resume = (Path(cfg.work_dir) / 'last_checkpoint').is_file()
         cfg.load_from = None if cfg.resume else cfg.load_from
     runner = make_runner(cfg)

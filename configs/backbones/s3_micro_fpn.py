@@ -1,7 +1,7 @@
 """A micro S3 searched on drawn digits, with its supernet's weights, and an FPN of strides 4, 8 and 16.
 
 Use it in models of the scenes: ``model = dict(backbone=dict(_delete_=True, **_base_.backbone), …)``. It comes from
-``s3-micro_supernet_120e_drawn-digits.py`` and the search behind it.
+``s3-micro_supernet_120e_drawn-digits.py`` and the search in that supernet.
 """
 
 backbone = dict(

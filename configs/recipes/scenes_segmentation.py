@@ -1,7 +1,7 @@
-"""Segmentors of the scenes, all but the model: data, schedule, and the searched micro S3 to build on.
+"""Recipe for segmentors on the scenes: data, schedule and the searched micro S3. Configs add the model.
 
-Make the scenes by ``python tools/dataset_converters/make_scenes.py``. Start from random weights instead of the searched
-backbone's by ``--cfg-options model.backbone.init_cfg=None``.
+Make the scenes with ``python tools/dataset_converters/make_scenes.py``. To start from random weights instead of the
+searched ones: ``--cfg-options model.backbone.init_cfg=None``.
 """
 
 _base_ = [

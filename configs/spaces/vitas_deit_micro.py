@@ -1,4 +1,4 @@
-"""A micro space of ViTAS-DeiT for images of 28 × 28: fifths of 80 channels, 240 for heads, 160 hidden."""
+"""A micro space of ViTAS-DeiT for 28 × 28 images: fifths of 80 channels, 240 attention channels, 160 hidden units."""
 
 fifths = range(1, 6)
 space = dict(

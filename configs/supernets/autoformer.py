@@ -1,6 +1,6 @@
-"""AutoFormer's supernet as a classifier: weights entangled, one uniformly drawn architecture a step.
+"""AutoFormer's supernet as a classifier: entangled weights, one uniformly drawn architecture per step.
 
-A config of a size sets ``model.backbone.space``.
+Configs for a model size set ``model.backbone.space``.
 """
 
 _base_ = '../_base_/default_runtime.py'

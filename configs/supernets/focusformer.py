@@ -1,7 +1,7 @@
 """FocusFormer's supernet as a classifier: AutoFormer with conditional positions, trained on a learned sampler's draws.
 
-A config of a size sets ``model.backbone.space``; one of a dataset adds the training of the sampler
-(``vitnas.SamplerTrainHook``) and the growing image sizes (``vitnas.ProgressiveLearningHook``).
+Configs for a model size set ``model.backbone.space``. Configs for a dataset add the sampler's training
+(``vitnas.SamplerTrainHook``) and growing image sizes (``vitnas.ProgressiveLearningHook``).
 """
 
 _base_ = './autoformer.py'

@@ -1,6 +1,6 @@
-"""NASViT's supernet as a classifier: a sandwich of four, distilled, with gradients that do not fight.
+"""NASViT's supernet as a classifier: a sandwich of four with distillation and gradient projection.
 
-A config of a dataset may set ``train_cfg.rule.teacher``; the largest architecture then learns from it, not from labels.
+Configs for a dataset may set ``train_cfg.rule.teacher``. The largest architecture then learns from it, not from labels.
 """
 
 _base_ = '../_base_/default_runtime.py'

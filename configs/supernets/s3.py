@@ -1,6 +1,6 @@
-"""S3's supernet as a classifier: the largest, the smallest and two random architectures a step, no distillation.
+"""S3's supernet as a classifier: the largest, the smallest and two random architectures per step, no distillation.
 
-A config of a size sets ``model.backbone.space``.
+Configs for a model size set ``model.backbone.space``.
 """
 
 _base_ = '../_base_/default_runtime.py'

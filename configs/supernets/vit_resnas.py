@@ -1,6 +1,6 @@
-"""ViT-ResNAS's supernet as a classifier: sixteen architectures share a batch; widths and depths open by and by.
+"""ViT-ResNAS's supernet as a classifier: sixteen architectures share a batch; widths and depths open gradually.
 
-A config of a size sets ``model.backbone.space``, and mixes images and labels of tokens:
+Configs for a model size set ``model.backbone.space`` and token labeling:
 ``data_preprocessor = dict(type='vitnas.TokenLabelPreprocessor', token_mix=dict(grid=4))``.
 """
 

@@ -1,6 +1,6 @@
-"""ViTAS's superformer of the Twins space: channels shared cyclically, one uniformly drawn architecture a step.
+"""ViTAS's superformer for the Twins space: cyclic channel sharing, one uniformly drawn architecture per step.
 
-A config of a size sets ``model.backbone.space``; that of the DeiT space the whole backbone.
+Configs for a model size set ``model.backbone.space``. Configs for the DeiT space set the whole backbone.
 """
 
 _base_ = '../_base_/default_runtime.py'

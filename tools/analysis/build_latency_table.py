@@ -1,8 +1,8 @@
 """Measure the latency of a search space on this machine: ``build_latency_table.py CONFIG --out FILE``.
 
-CONFIG is any config whose model has an elastic backbone; the backbone alone is measured. The file is what a search
-takes as ``latency_table``, for ``constraint=dict(latency=(None, 0.02))``. Leave the machine alone meanwhile, or
-take ``--clock cpu``.
+CONFIG is any config whose model has an elastic backbone; the tool measures only the backbone. A search takes the file
+as ``latency_table``, for ``constraint=dict(latency=(None, 0.02))``. Leave the machine idle during the measurement, or
+set ``--clock cpu``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mmengine.config import DictAction
 from mmengine.registry import MODELS
 from mmengine.utils import ProgressBar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # configs may import from projects/, wherever this runs
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # configs may import projects/ from any folder
 
-import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from projects import read_config
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
@@ -37,19 +37,19 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         '--input-size', type=int, nargs='+', metavar='N', help="side, or height and width; defaults to the backbone's"
     )
-    parser.add_argument('--batch-size', type=int, default=1, help='images a batch; defaults to 1')
-    parser.add_argument('--threads', type=int, help="threads of torch on a CPU; defaults to torch's own number")
+    parser.add_argument('--batch-size', type=int, default=1, help='images per batch; defaults to 1')
+    parser.add_argument('--threads', type=int, help="torch threads on a CPU; defaults to torch's own number")
     parser.add_argument('--device', default='cpu', help='cpu or cuda; defaults to cpu')
     parser.add_argument(
         '--clock',
         choices=['wall', 'cpu'],
         default='wall',
-        help='cpu: what one thread computes, for a CPU that others use too, with --threads 1; defaults to wall',
+        help='cpu counts the CPU time of one thread, for a shared CPU (needs --threads 1); defaults to wall',
     )
-    parser.add_argument('--times', type=int, default=4, help='how often each setting occurs at least; defaults to 4')
+    parser.add_argument('--times', type=int, default=4, help='minimum occurrences of each setting; defaults to 4')
     parser.add_argument('--rounds', type=int, default=15, help='visits to each architecture; defaults to 15')
     parser.add_argument('--held-out', type=int, default=30, help='architectures to validate on; defaults to 30')
-    parser.add_argument('--seed', type=int, default=0, help='of the architectures and the images; defaults to 0')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the architectures and images; defaults to 0')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
     parser.set_defaults(launcher='none', work_dir=None)
     options = parser.parse_args(args)
@@ -58,20 +58,20 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     if options.threads is not None and options.threads < 1:
         parser.error(f'--threads should be at least 1, but got {options.threads}')
     if options.clock == 'cpu' and (options.threads != 1 or options.device != 'cpu'):
-        parser.error('--clock cpu counts one thread of a CPU: give --threads 1 and no other --device')
+        parser.error('--clock cpu counts one thread of a CPU: set --threads 1 and --device cpu')
     if len(options.input_size or []) > 2:
         parser.error(f'--input-size should be a side, or height and width, but got {options.input_size}')
     return options
 
 
 class _Progress:
-    """A bar in a terminal, else a line each tenth."""
+    """Progress bar in a terminal; otherwise one line per tenth."""
 
     def __init__(self) -> None:
         self.bar: ProgressBar | None = None
 
     def __call__(self, done: int, total: int) -> None:
-        """Show how many visits are done."""
+        """Show the number of finished visits."""
         if sys.stdout.isatty():
             self.bar = self.bar or ProgressBar(total, file=sys.stdout)
             self.bar.update()
@@ -80,7 +80,7 @@ class _Progress:
 
 
 def main(args: list[str] | None = None) -> LatencyTable:
-    """Measure, validate, write, and say how good it is."""
+    """Measure and validate a table, write it and print its quality."""
     options = parse_args(args)
     if options.device == 'cuda' and not torch.cuda.is_available():
         raise VitnasError('--device is cuda, but torch sees no GPU here; cpu is valid')
@@ -107,7 +107,7 @@ def main(args: list[str] | None = None) -> LatencyTable:
     atomic_write(options.out, table.to_json())
     print(f'{len(table.blocks)} settings of blocks, {len(table.stages)} of stages: {options.out}')
     if table.validation is None:
-        print('NOT validated: the space has no architecture that was not measured')
+        print('NOT validated: every architecture of the space was measured, so none is left for validation')
     else:
         print(table.validation)
         if not table.validation.spearman >= SPEARMAN:

@@ -1,4 +1,4 @@
-"""Price architectures without building them: ``python tools/analysis/get_cost.py autoformer-tiny best_arch.json``."""
+"""Compute costs without building networks: ``python tools/analysis/get_cost.py autoformer-tiny best_arch.json``."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from vitnas_core.utils.text import table
 def main(args: list[str] | None = None) -> None:
     """Print a table of parameters and multiply-accumulates."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('archs', nargs='*', help='names of the zoo or architecture files; defaults to the whole zoo')
+    parser.add_argument('archs', nargs='*', help='zoo names or architecture files; defaults to the whole zoo')
     parser.add_argument(
         '--shape',
         type=int,
         nargs='+',
         metavar='N',
-        help="image side, or height and width; defaults to the zoo's own for its names, and to 224 for files. An "
-        'architecture with a resolution is priced at that',
+        help="image side, or height and width; defaults to the zoo's size for zoo names and to 224 for files. An "
+        'architecture with its own resolution is counted at that resolution',
     )
-    parser.add_argument('--num-classes', type=int, default=1000, help='of a linear head that is counted; 0 for none')
+    parser.add_argument('--num-classes', type=int, default=1000, help='classes of the linear head; 0 for no head')
     options = parser.parse_args(args)
     if options.shape and (len(options.shape) > 2 or min(options.shape) < 1):
         parser.error(f'--shape should be a side, or height and width, but got {options.shape}')

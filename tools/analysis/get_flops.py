@@ -1,8 +1,8 @@
 """Parameters and multiply-accumulates of any model: ``python tools/analysis/get_flops.py CONFIG [--shape H [W]]``.
 
-CONFIG is a file, or the name of a stock one (``mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py``). Counted is what
-one image takes at inference, part by part: convolutions, linear layers and matrix products, which papers and toolboxes
-print as "FLOPs". Only shapes are computed, so that it takes seconds and needs no weights.
+CONFIG is a file, or the name of a stock config (``mmdet::swin/mask-rcnn_swin-t-p4-w7_fpn_1x_coco.py``). The tool counts
+inference on one image, part by part: convolutions, linear layers and matrix products, which papers and toolboxes
+print as "FLOPs". It computes only shapes, so it takes seconds and needs no weights.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # configs may import from projects/, wherever this runs
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # configs may import projects/ from any folder
 
-import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from projects import read_config
 from vitnas_core.auto import owner_of
 from vitnas_core.costs import Cost
@@ -35,33 +35,33 @@ from vitnas_core.utils.counting import count_params
 from vitnas_core.utils.text import table
 
 SHAPES = {'mmdet': (800, 1280), 'mmseg': (512, 512)}
-"""Scope → height and width of images where none are given: those of most papers. Others are 224 × 224."""
+"""Scope → default height and width of images, as in most papers. Other scopes use 224 × 224."""
 
 PROPOSALS, MASK_ROIS = 1000, 100
-"""How many boxes every stage of a detector with proposals looks at, and how many of them it makes masks for.
+"""Number of boxes in every stage of a detector with proposals, and how many of them get masks.
 
-These are the numbers behind printed "FLOPs": mmdet 2's ``forward_dummy``.
+Printed "FLOPs" use these numbers, from ``forward_dummy`` of mmdet 2.
 """
 
 QUESTION = 16
-"""Tokens of the question that a model of questions is asked."""
+"""Number of question tokens for VQA models."""
 
 
 def count(cfg: Config, shape: tuple[int, int], proposals: int = PROPOSALS) -> dict[str, Cost]:
-    """What a model costs, part by part.
+    """Count the cost of a model, part by part.
 
     Args:
         cfg: The whole config. A supernet is counted at its largest architecture.
-        shape: Height and width of the image that enters the network.
-        proposals: Boxes that every stage of a detector with proposals looks at. Defaults to 1000.
+        shape: Height and width of the network's input image.
+        proposals: Boxes in every stage of a detector with proposals. Defaults to 1000.
 
     Returns:
-        Name of the part → its cost; the last one is ``'total'``. Parts that inference does not run have no MACs.
+        Name of the part → cost; the last one is ``'total'``. Parts that do not run at inference have no MACs.
 
     Raises:
-        VitnasError: The model cannot be built or run, or some of it would not be counted.
+        VitnasError: The model cannot be built or run, or a part of it would not be counted.
     """
-    for device in ('meta', 'cpu'):  # a few models ask for numbers, not only for shapes
+    for device in ('meta', 'cpu'):  # a few models need numbers, not only shapes
         model = _build(cfg)
         try:
             return _count(model, device, shape, proposals)
@@ -84,12 +84,12 @@ def _build(cfg: Config) -> nn.Module:
     for name, module in model.named_modules():
         if any(kind.__module__.startswith('mmcv.ops.') for kind in type(module).__mro__) and hasattr(module, 'weight'):
             raise VitnasError(f'{name} is a {type(module).__name__}, an operator of mmcv that would not be counted')
-    # torch's counter follows inputs that ask for gradients, and fails where they are parameters.
+    # torch's counter tracks inputs that require gradients, and fails if they are parameters.
     return revert_sync_batchnorm(model).eval().requires_grad_(False)
 
 
 def _without_weights(node: Any) -> Any:
-    """A copy of a config in which no part loads weights as it is built; those of ``init_cfg`` would come later."""
+    """Copy a config so that no part loads weights at build time; ``init_cfg`` would load them only later."""
     if isinstance(node, (list, tuple)):
         return type(node)(_without_weights(child) for child in node)
     if not isinstance(node, dict):
@@ -109,7 +109,7 @@ def _count(model: nn.Module, device: str, shape: tuple[int, int], proposals: int
         _note_macs(module, name, macs, counter)
     images = torch.zeros(1, 3, *shape, device=device)
     fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # one operator that torch does not count, like fused attention
+    torch.backends.mha.set_fastpath_enabled(False)  # like fused attention, it is one operator that torch does not count
     try:
         with sdpa_kernel(SDPBackend.MATH), counter:
             _run(model.to(device), images, proposals)
@@ -125,7 +125,7 @@ def _count(model: nn.Module, device: str, shape: tuple[int, int], proposals: int
 
 
 def _parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Name and module of what stands in the table; stages of a cascade share a name."""
+    """Yield name and module of each part in the table; stages of a cascade share a name."""
     for name, child in model.named_children():
         inner = [(f'{name}.{n}', c) for n, c in child.named_children()] if name == 'roi_head' else [(name, child)]
         for path, part in inner:
@@ -135,7 +135,7 @@ def _parts(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _note_macs(module: nn.Module, name: str, macs: dict[str, int], counter: FlopCounterMode) -> None:
-    """Add what a module executes to ``macs``; no hook, as mm models call ``forward`` of their heads directly."""
+    """Add the MACs of a module to ``macs``. Hooks would miss heads, whose ``forward`` mm models call directly."""
     forward = module.forward
 
     def noting(*args: Any, **kwargs: Any) -> Any:
@@ -148,7 +148,7 @@ def _note_macs(module: nn.Module, name: str, macs: dict[str, int], counter: Flop
 
 
 def _run(model: nn.Module, images: Tensor, proposals: int) -> None:
-    """Run a model without what follows its heads, such as the suppression of boxes."""
+    """Run a model up to its heads, without post-processing such as NMS."""
     if hasattr(model, 'roi_head'):
         _run_two_stages(model, images, proposals)
         return
@@ -161,12 +161,12 @@ def _run(model: nn.Module, images: Tensor, proposals: int) -> None:
 def _run_two_stages(model: Any, images: Tensor, proposals: int) -> None:
     """Run a detector on a fixed number of boxes.
 
-    Not its own ``forward``: how many boxes that finds depends on the data, and a cascade makes masks for all of them.
+    In its own ``forward``, the number of boxes depends on the data, and a cascade makes masks for all of them.
 
     Raises:
-        VitnasError: The detector has parts that would be missed.
+        VitnasError: The detector has parts that would not be counted.
     """
-    from mmdet.models.roi_heads import CascadeRoIHead, StandardRoIHead  # after vitnas_core, which mends torchvision
+    from mmdet.models.roi_heads import CascadeRoIHead, StandardRoIHead  # after vitnas_core, which repairs torchvision
     from mmdet.models.roi_heads.roi_extractors import BaseRoIExtractor, SingleRoIExtractor
 
     head = model.roi_head
@@ -193,7 +193,7 @@ def _run_two_stages(model: Any, images: Tensor, proposals: int) -> None:
 
 
 def _extract_nothing(extractor: Any) -> None:
-    """Let an RoI extractor give features of the right shape: its operator knows no shapes, and has no products."""
+    """Make an RoI extractor return zeros of the right shape: its operator has no meta kernel, and no products."""
     size = (extractor.out_channels, *extractor.roi_layers[0].output_size)
     extractor.forward = lambda features, rois, *_, **__: features[0].new_zeros(len(rois), *size)
 
@@ -205,7 +205,7 @@ def _first_line(err: Exception) -> str:
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('config', help='config file, or a stock one such as mmdet::swin/FILE')
+    parser.add_argument('config', help='config file, or a stock config such as mmdet::swin/FILE')
     parser.add_argument(
         '--shape',
         type=int,
@@ -213,7 +213,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
         metavar='N',
         help='image side, or height and width; defaults to 800 1280 for mmdet, 512 for mmseg, 224 for others',
     )
-    parser.add_argument('--proposals', type=int, default=PROPOSALS, help='boxes a stage; defaults to 1000')
+    parser.add_argument('--proposals', type=int, default=PROPOSALS, help='boxes per stage; defaults to 1000')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
     parser.set_defaults(launcher='none', work_dir=None)
     options = parser.parse_args(args)
@@ -225,7 +225,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 
 
 def load_config(options: argparse.Namespace) -> Config:
-    """The config of a command line, also a stock one by name.
+    """Read the config of a command line, which may be the name of a stock config.
 
     Raises:
         VitnasError: There is no such config.
@@ -234,14 +234,14 @@ def load_config(options: argparse.Namespace) -> Config:
         return read_config(options)
     try:
         cfg = get_config(options.config)
-    except Exception as err:  # mmengine has one for each thing that may be missing
+    except Exception as err:  # mmengine raises many kinds
         raise VitnasError(f'there is no stock config {options.config}: {_first_line(err)}') from err
     cfg.merge_from_dict(options.cfg_options)
     return cfg
 
 
 def main(args: list[str] | None = None) -> dict[str, Cost]:
-    """Print a table of parts; their costs are returned."""
+    """Print a table of parts; return their costs."""
     options = parse_args(args)
     cfg = load_config(options)
     default = SHAPES.get(cfg.get('default_scope'), (224, 224))
@@ -254,7 +254,7 @@ def main(args: list[str] | None = None) -> dict[str, Cost]:
         backbone = backbone_of(cfg.model)
         printed = backbone.price(backbone.arch, shape).macs
         if printed != costs['backbone'].macs:
-            print(f'By the convention of its paper (tools/analysis/get_cost.py) the backbone has {printed:,} MACs.')
+            print(f'By the convention of its paper (tools/analysis/get_cost.py), the backbone has {printed:,} MACs.')
     return costs
 
 

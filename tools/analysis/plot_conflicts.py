@@ -1,7 +1,7 @@
-"""Draw what ``vitnas.ConflictMeterHook`` measured: ``plot_conflicts.py WORK_DIR/conflicts.csv --out conflicts.png``.
+"""Plot the results of ``vitnas.ConflictMeterHook``: ``plot_conflicts.py WORK_DIR/conflicts.csv --out conflicts.png``.
 
-The picture shows how many layers are in conflict while the supernet trains, and how often each layer is, in the order
-of the network; a table names those of the most conflicts.
+The picture shows the share of layers in conflict during training, and how often each layer is in conflict, in network
+order. A table lists the layers with the most conflicts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import vitnas_core  # noqa: F401  (what this torch needs)
+import vitnas_core  # noqa: F401  (patches torch)
 from vitnas_core.errors import VitnasError
 from vitnas_core.training.hooks import read_conflicts
 from vitnas_core.utils.text import table
@@ -17,7 +17,7 @@ from vitnas_core.visualization import draw_conflicts, save_png
 from vitnas_core.visualization.conflicts import LayerShare, layer_shares
 
 _ROWS = 10
-"""How many layers the table has."""
+"""Number of layers in the table."""
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
@@ -31,14 +31,14 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 
 
 def describe(shares: list[LayerShare]) -> str:
-    """A table of the layers with the most conflicts."""
+    """Format a table of the layers with the most conflicts."""
     worst = sorted(shares, key=lambda one: (-one.share, one.mean))[:_ROWS]
     rows = [[one.layer, f'{one.share:.0%}', f'{one.mean:+.3f}'] for one in worst]
     return table(['layer', 'in conflict', 'mean cosine'], rows)
 
 
 def main(args: list[str] | None = None) -> None:
-    """Print the table, write the picture."""
+    """Print the table and write the picture."""
     options = parse_args(args)
     rows = read_conflicts(options.csv)
     if not rows:

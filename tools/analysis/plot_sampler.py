@@ -1,8 +1,8 @@
-"""Draw what a learned sampler has learned: ``plot_sampler.py CONFIG CHECKPOINT --out sampler.png``.
+"""Plot a learned sampler: ``plot_sampler.py CONFIG CHECKPOINT --out sampler.png``.
 
-CONFIG is any config whose loop has a sampler that learns (a supernet's, a sampler's training, a search by the
-sampler), CHECKPOINT what such a training wrote. The picture shows by budget what the drawn architectures cost and
-which options they have; a table says how well the budgets are met.
+CONFIG is any config whose loop has a sampler that learns: a supernet, a sampler's training or a search with the
+sampler. CHECKPOINT comes from such a training. The picture shows costs and options of the drawn architectures by
+budget. A table shows how well they meet the budgets.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from mmengine.config import Config, DictAction
 from mmengine.registry import MODELS
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # configs may import from projects/, wherever this runs
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # configs may import projects/ from any folder
 
-import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from projects import read_config
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
@@ -30,19 +30,19 @@ from vitnas_core.visualization import SamplerDraws, collect_draws, draw_sampler,
 from vitnas_core.visualization.formats import cost_text
 
 _ROWS = 7
-"""How many budgets the table has."""
+"""Number of budgets in the table."""
 
 
 def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('config', help='config with a learned sampler in train_cfg')
-    parser.add_argument('checkpoint', help='checkpoint that holds what the sampler has learned')
+    parser.add_argument('checkpoint', help='checkpoint with the trained sampler')
     parser.add_argument(
         '--out', type=Path, default=Path('sampler.png'), metavar='FILE', help='the picture; defaults to sampler.png'
     )
-    parser.add_argument('--draws', type=int, default=200, help='architectures a budget; defaults to 200')
-    parser.add_argument('--seed', type=int, default=0, help='of the draws; defaults to 0')
+    parser.add_argument('--draws', type=int, default=200, help='architectures per budget; defaults to 200')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the draws; defaults to 0')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, default={}, help='key=value pairs that override')
     parser.set_defaults(launcher='none', work_dir=None)
     options = parser.parse_args(args)
@@ -52,13 +52,13 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 
 
 def load_sampler(cfg: Config, checkpoint: str) -> FocusSampler:
-    """The sampler of a config with what a checkpoint says it has learned.
+    """Build the sampler of a config and load its trained state from a checkpoint.
 
     Raises:
         VitnasError: The config has no sampler, or one that does not learn.
-        CheckpointError: The checkpoint has no sampler, or one of another space or other budgets.
+        CheckpointError: The checkpoint has no sampler, or one for another space or other budgets.
     """
-    wanted = 'give sampler=dict(type="vitnas.FocusSampler", …), as the supernet was trained with'
+    wanted = 'give sampler=dict(type="vitnas.FocusSampler", …), as in the supernet training'
     sampler_cfg = (cfg.get('train_cfg') or {}).get('sampler')
     if sampler_cfg is None:
         raise VitnasError(f'train_cfg of {cfg.filename} has no `sampler`; {wanted}')
@@ -74,7 +74,7 @@ def load_sampler(cfg: Config, checkpoint: str) -> FocusSampler:
 
 
 def describe(draws: SamplerDraws) -> str:
-    """A table of budgets across the range: what the draws cost, how many are within, and how many differ."""
+    """Format a table of budgets: median cost of the draws, share within the budget, number of distinct draws."""
     rows = []
     for budget in np.linspace(draws.budgets[0], draws.budgets[-1], min(_ROWS, len(draws.budgets))):
         place = np.abs(draws.budgets - budget).argmin()
@@ -86,7 +86,7 @@ def describe(draws: SamplerDraws) -> str:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Draw architectures, print the table, write the picture."""
+    """Draw architectures, print the table and write the picture."""
     options = parse_args(args)
     sampler = load_sampler(read_config(options), options.checkpoint)
     draws = collect_draws(sampler, np.random.default_rng(options.seed), options.draws)

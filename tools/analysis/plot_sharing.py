@@ -1,6 +1,6 @@
-"""Show how widths share channels by the three patterns: ``plot_sharing.py --groups 10 --out sharing.png``.
+"""Plot how widths share channels in the three patterns: ``plot_sharing.py --groups 10 --out sharing.png``.
 
-The table has where runs of the cyclic pattern begin, and how even training times and influence are (ViTAS, Tab. 16).
+The output lists the starts of cyclic runs, and shows how even training times and influence are (ViTAS, Tab. 16).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import vitnas_core  # noqa: F401  (what this torch needs)
+import vitnas_core  # noqa: F401  (patches torch)
 from vitnas_core.elastic import cyclic_starts, influence_gap, shares
 from vitnas_core.elastic.sharing import MOST_GROUPS, PATTERNS
 from vitnas_core.errors import VitnasError
@@ -30,16 +30,16 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 
 
 def describe(groups: int) -> str:
-    """A table of the patterns."""
+    """Format a table of the patterns."""
     rows = []
     for pattern in PATTERNS:
         times, gap = shares(pattern, groups).sum(0), influence_gap(pattern, groups)
         rows.append([pattern, f'{times.min()} to {times.max()}', f'{gap:.2f}', f'{gap / groups:.3f}'])
-    return table(['sharing', 'training times', 'influence gap', 'gap a group'], rows)
+    return table(['sharing', 'training times', 'influence gap', 'gap per group'], rows)
 
 
 def main(args: list[str] | None = None) -> None:
-    """Print the table, write the picture."""
+    """Print the table and write the picture."""
     options = parse_args(args)
     print(describe(options.groups))
     starts = ' '.join(str(start + 1) for start in cyclic_starts(options.groups))

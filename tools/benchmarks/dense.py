@@ -1,8 +1,8 @@
-"""Backbones at a detector's image size, beside Swin-T: ``python tools/benchmarks/dense.py [--shape H W] [--train]``.
+"""Compare backbones with Swin-T at a detector's size: ``python tools/benchmarks/dense.py [--shape H W] [--train]``.
 
-One image, all outputs that a detector reads. The networks take turns and the median of the turns' ratios counts; peak
-memory is what one run adds to a process that holds the weights. MACs are those of the papers' convention and those that
-are executed: AutoFormer's relative positions are products, too, which the convention leaves out.
+Each run processes one image and computes all outputs that a detector reads. The networks take turns; the result is the
+median ratio over the turns. Peak memory is what one run adds to a process that holds the weights. The table has the
+MACs of the papers' convention and the executed MACs, which include the products of AutoFormer's relative positions.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 import torch
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # finds the repository's packages as a script
 
-import vitnas_core  # noqa: F401  (before mmdet: it mends its import)
+import vitnas_core  # noqa: F401  (before mmdet: repairs its import)
 from tools.benchmarks.measure import peak_memory, ratio, turns
 from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone
 from vitnas_core.utils.counting import count_macs, count_params
 
 
 def swin() -> nn.Module:
-    """Swin-T of mmdet with its four outputs; stochastic depth off, as in the others."""
+    """Build mmdet's Swin-T with four outputs and without stochastic depth, as the other networks."""
     from mmdet.models import SwinTransformer
 
     return SwinTransformer(drop_path_rate=0.0)
@@ -43,28 +43,28 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 
 @cache
 def network(name: str, train: bool) -> nn.Module:
-    """A network, once a process."""
+    """Build a network, once per process."""
     torch.manual_seed(0)
     built = NETWORKS[name]()
-    built.train(train)  # that of mmdet's Swin returns nothing
+    built.train(train)  # train() of mmdet's Swin returns None
     return built
 
 
 def runner(name: str, shape: tuple[int, int], train: bool) -> Callable[[], None]:
-    """Forward and, to train, backward of one image, ready to run."""
+    """Return a function that runs the forward pass of one image and, for training, the backward pass."""
     built, images = network(name, train), torch.randn(1, 3, *shape)
 
     def run() -> None:
         with torch.set_grad_enabled(train):
             outputs = built(images)
-            if train:  # gradients are added to what is there, as are the weights before the run
+            if train:  # gradients accumulate; they exist before the measured run, like the weights
                 sum(output.mean() for output in outputs).backward()
 
     return run
 
 
 def executed(name: str, shape: tuple[int, int]) -> int:
-    """Multiply-accumulates of one image as they are executed; on the meta device, where nothing is computed."""
+    """Executed multiply-accumulates of one image, counted on the meta device without computing anything."""
     built = copy.deepcopy(network(name, train=False)).to('meta')
     return count_macs(built, torch.empty(1, 3, *shape, device='meta'))
 
@@ -80,8 +80,8 @@ def main(args: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--shape', type=int, nargs=2, default=(800, 1344), metavar=('H', 'W'), help='of the image')
     parser.add_argument('--train', action='store_true', help='forward and backward; defaults to forward alone')
-    parser.add_argument('--rounds', type=int, default=9, help='turns that count; defaults to 9')
-    parser.add_argument('--threads', type=int, default=1, help='defaults to 1')
+    parser.add_argument('--rounds', type=int, default=9, help='number of measured turns; defaults to 9')
+    parser.add_argument('--threads', type=int, default=1, help='torch threads; defaults to 1')
     options = parser.parse_args(args)
     torch.set_num_threads(options.threads)
     shape, train = tuple(options.shape), options.train

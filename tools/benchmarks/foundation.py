@@ -1,13 +1,13 @@
-"""How fast the foundation is, as ratios measured in one run: ``python tools/benchmarks/foundation.py [PART ...]``.
+"""Benchmark the core parts, as ratios within one run: ``python tools/benchmarks/foundation.py [PART ...]``.
 
-    price    architectures priced in a second on one core
-    fused    fused relative positions against the published formula, forward and backward, time and peak memory
-    elastic  a training step of the elastic network at an architecture against the extracted one
-    step     a training step of fixed AutoFormer-T against timm's DeiT-Ti
-    windows  torch's attention in windows against the products written out, with a bias that learns and without
-    s3       a training step of fixed S3-T against timm's swin_s3_tiny_224, and of elastic against extracted
+    price    cost computations per second on one core
+    fused    fused relative positions versus the published formula, forward and backward, time and peak memory
+    elastic  a training step of the elastic network at an architecture versus the extracted network
+    step     a training step of fixed AutoFormer-T versus timm's DeiT-Ti
+    windows  torch's attention in windows versus plain matrix products, with and without a learned bias
+    s3       a training step of fixed S3-T versus timm's swin_s3_tiny_224, and of elastic versus extracted networks
 
-Contenders take turns and the median of the turns' ratios counts, so that what else the machine does hits both.
+Contenders take turns, and the result is the median ratio over the turns. So other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # finds the repository's packages as a script
 
-import vitnas_core  # noqa: F401  (before timm: it mends its import)
+import vitnas_core  # noqa: F401  (before timm: repairs its import)
 from tools.benchmarks.measure import peak_memory, ratio, turns
 from vitnas_core import zoo
 from vitnas_core.backbones import FAMILIES, S3, AutoFormer, ElasticBackbone
@@ -35,7 +35,7 @@ HEAD_DIM, REACH = 64, 14
 
 
 def benchmark_price(rounds: int) -> None:
-    """Architectures priced in a second on one core."""
+    """Cost computations per second on one core."""
     for name in zoo.space_names():
         space, rng = zoo.load_space(name), np.random.default_rng(0)
         archs = [space.sample(rng) for _ in range(20_000)]
@@ -47,11 +47,11 @@ def benchmark_price(rounds: int) -> None:
                 family.cost(arch, 224, 1000)
 
         seconds = turns({'price': price}, rounds)
-        print(f'  {name}: {len(archs) / statistics.median(seconds["price"]):,.0f} architectures a second')
+        print(f'  {name}: {len(archs) / statistics.median(seconds["price"]):,.0f} architectures per second')
 
 
 def published_formula(tables: RelativePositions2D, q: Tensor, k: Tensor, v: Tensor, grid: tuple[int, int]) -> Tensor:
-    """The formula as it is written: a vector for every pair of tokens, for keys and for values."""
+    """Compute the formula literally: a vector for every pair of tokens, for keys and for values."""
     position = torch.arange(grid[0] * grid[1])
     index = []
     for axis in (position // grid[1], position % grid[1]):
@@ -66,7 +66,7 @@ def published_formula(tables: RelativePositions2D, q: Tensor, k: Tensor, v: Tens
 
 
 def attention(kind: str, grid: tuple[int, int], heads: int, backward: bool) -> Callable[[], None]:
-    """One attention layer of either kind, ready to run."""
+    """Return a function that runs one attention layer of either kind."""
     torch.manual_seed(0)
     tables = RelativePositions2D(HEAD_DIM, REACH)
     q, k, v = (torch.randn(1, heads, 1 + grid[0] * grid[1], HEAD_DIM, requires_grad=True) for _ in range(3))
@@ -84,7 +84,7 @@ def attention(kind: str, grid: tuple[int, int], heads: int, backward: bool) -> C
 
 
 def benchmark_fused(rounds: int) -> None:
-    """Fused relative positions against the published formula; one layer, 3 heads, one image."""
+    """Fused relative positions versus the published formula: one layer, 3 heads, one image."""
     for height, width in ((224, 224), (512, 512), (800, 1344)):
         grid = (height // 16, width // 16)
         pairs = (1 + grid[0] * grid[1]) ** 2 * HEAD_DIM * 4 / 2**30
@@ -93,7 +93,7 @@ def benchmark_fused(rounds: int) -> None:
             fused = attention('fused', grid, 3, backward)
             small = ('fused', (2, 2), 1, backward)
             memory = peak_memory(attention, ('fused', grid, 3, backward), small)
-            if pairs > 1.5:  # backward holds the two tables, their gradients and copies of them
+            if pairs > 1.5:  # backward holds the two tables, their gradients and copies
                 seconds = turns({'fused': fused}, min(rounds, 3))
                 print(
                     f'{what}: {statistics.median(seconds["fused"]):.2f} s, {memory:.0f} MiB; '
@@ -109,7 +109,7 @@ def benchmark_fused(rounds: int) -> None:
 
 
 def trainer(model: nn.Module, x: Tensor) -> Callable[[], None]:
-    """A whole training step: forward, backward, AdamW (fused: its cost is that of the parameters, not of the loop)."""
+    """Return a function that runs a training step: forward, backward, AdamW (fused, to avoid the cost of its loop)."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step() -> None:
@@ -122,7 +122,7 @@ def trainer(model: nn.Module, x: Tensor) -> Callable[[], None]:
 
 
 def benchmark_elastic(rounds: int) -> None:
-    """The elastic network at an architecture against the extracted one, training step at 224 x 224, batch 16."""
+    """Elastic network at an architecture versus the extracted network: training step at 224 x 224, batch 16."""
     x = torch.randn(16, 3, 224, 224)
     elastic = AutoFormer(space='autoformer-tiny')
     for name, arch in (('AutoFormer-T', zoo.load_arch('autoformer-tiny')), ('largest', elastic.space.largest())):
@@ -132,7 +132,7 @@ def benchmark_elastic(rounds: int) -> None:
 
 
 def benchmark_step(rounds: int) -> None:
-    """A training step of fixed AutoFormer-T against timm's DeiT-Ti at 224 x 224, batch 8."""
+    """Fixed AutoFormer-T versus timm's DeiT-Ti: training step at 224 x 224, batch 8."""
     import timm
 
     x = torch.randn(8, 3, 224, 224)
@@ -145,7 +145,7 @@ def benchmark_step(rounds: int) -> None:
 
 
 def biased(shape: tuple[int, ...], learns: bool, fused: bool) -> Callable[[], None]:
-    """Attention with a bias on (windows, heads, tokens, 32), forward and, where the bias learns, backward."""
+    """Return a function that runs attention with a bias on (windows, heads, tokens, 32); backward if it learns."""
     torch.manual_seed(0)
     q, k, v = (torch.randn(shape, requires_grad=learns) for _ in range(3))
     bias = torch.randn(shape[1], shape[2], shape[2], requires_grad=learns)
@@ -162,16 +162,16 @@ def biased(shape: tuple[int, ...], learns: bool, fused: bool) -> Callable[[], No
 
 
 def benchmark_windows(rounds: int) -> None:
-    """Attention of S3-T's stages on 8 images: torch's own against the products written out (what `attend` chooses)."""
+    """Attention of S3-T's stages on 8 images: torch's own versus matrix products (`attend` chooses between these)."""
     for shape in ((512, 3, 49, 32), (128, 6, 49, 32), (8, 12, 196, 32), (8, 24, 49, 32)):
         for learns in (True, False):
             seconds = turns({name: biased(shape, learns, name == 'fused') for name in ('fused', 'plain')}, rounds)
             what = 'forward and backward' if learns else 'forward'
-            print(f'  {shape[0]} windows of {shape[2]}, {what}: torch / written out {ratio(seconds, "fused", "plain")}')
+            print(f'  {shape[0]} windows of {shape[2]}, {what}: torch / products {ratio(seconds, "fused", "plain")}')
 
 
 def benchmark_s3(rounds: int) -> None:
-    """Training steps at 224 x 224, batch 8: S3-T against timm's, and elastic against extracted."""
+    """Training steps at 224 x 224, batch 8: S3-T versus timm's network, and elastic versus extracted networks."""
     import timm
 
     x = torch.randn(8, 3, 224, 224)
@@ -199,13 +199,13 @@ PARTS = {
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run the parts that are asked for."""
+    """Run the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('parts', nargs='*', metavar='PART', help=f'of {", ".join(PARTS)}; defaults to all')
     parser.add_argument(
-        '--threads', type=int, default=1, help='defaults to 1: on a busy machine threads wait for each other at random'
+        '--threads', type=int, default=1, help='defaults to 1: on a busy machine, threads wait for each other at random'
     )
-    parser.add_argument('--rounds', type=int, default=9, help='turns that count; defaults to 9')
+    parser.add_argument('--rounds', type=int, default=9, help='number of measured turns; defaults to 9')
     options = parser.parse_args(args)
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f'PART should be of {", ".join(PARTS)}, but got {", ".join(unknown)}')

@@ -1,15 +1,15 @@
 """Kill a real search again and again: ``python tools/benchmarks/kill_search.py [--kills 30]``.
 
-A small supernet is searched on the digits by one or two processes, which get a SIGKILL at a random moment
-and are started again, each time with one or two, until the search ends. Then it is held against one that
-nobody killed, and the next begins, until there were enough kills. Checked are:
+One or two processes search a small supernet on the digits. The tool kills them with SIGKILL at a random moment and
+restarts them with one or two processes, until the search ends. Then it compares the search with an uninterrupted one,
+and starts the next search until there were enough kills. It checks:
 
-    lost      candidates whose line was written and that a reader of the files does not find, after every kill
+    lost      candidates with a written line that a reader of the files does not find, after every kill
     repeated  candidates that were evaluated again although their line was written
-    history   every candidate of the finished search, its seconds apart
+    history   every candidate of the finished search, except for its seconds
     winner    best_arch.json and pareto.json, byte by byte
 
-What is being evaluated when the kill comes is evaluated again; ``begun`` counts that.
+A candidate that is being evaluated during a kill is evaluated again; ``begun`` counts these evaluations too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import vitnas_core  # noqa: F401  (before mmpretrain: it mends its import)
+import vitnas_core  # noqa: F401  (before mmpretrain: repairs its import)
 from tools.benchmarks.search import make_runner, save_supernet
 
 SEARCH = dict(type='vitnas.EvolutionSearchLoop', population=10, parents=4, generations=3, mutations=5, crossovers=5)
@@ -40,7 +40,7 @@ SEARCH = dict(type='vitnas.EvolutionSearchLoop', population=10, parents=4, gener
 
 @dataclass
 class Findings:
-    """What was seen over all searches."""
+    """Counts over all searches."""
 
     kills: int = 0
     searches: int = 0
@@ -55,12 +55,12 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        """Whether every promise held."""
+        """Whether every check passed."""
         return not (self.lost or self.repeated or self.other_history or self.other_winner)
 
 
 def work(folder: Path, supernet: Path, seed: int, rank: int, world: int, meeting: str) -> None:
-    """One process of a search, which notes what it begins to evaluate and what it has written."""
+    """Run one process of a search; log each evaluation that begins and each candidate that is written."""
     from vitnas_core.evaluation import Scorer
     from vitnas_core.search import Journal
 
@@ -77,11 +77,11 @@ def work(folder: Path, supernet: Path, seed: int, rank: int, world: int, meeting
 
     def noted_append(self: Any, candidate: Any) -> None:
         append(self, candidate)
-        if candidate.arch in fresh:  # not one that is merged from another rank
+        if candidate.arch in fresh:  # skip those merged from another rank
             fresh.discard(candidate.arch)
             os.write(notes, f'written {candidate.id}\n'.encode())
 
-    Scorer.score = noted_score  # type: ignore[method-assign]  # to note every call
+    Scorer.score = noted_score  # type: ignore[method-assign]  # to log every call
     Journal.append = noted_append  # type: ignore[method-assign]  # likewise
     if world > 1:
         torch.distributed.init_process_group('gloo', init_method=f'file://{meeting}', rank=rank, world_size=world)
@@ -91,7 +91,7 @@ def work(folder: Path, supernet: Path, seed: int, rank: int, world: int, meeting
 def start(folder: Path, supernet: Path, seed: int, world: int) -> list[Any]:
     """Start the processes of a search."""
     folder.mkdir(parents=True, exist_ok=True)
-    context = multiprocessing.get_context('fork')  # what is imported here need not be imported again
+    context = multiprocessing.get_context('fork')  # avoids importing everything again
     meeting = str(folder / f'meeting{time.time_ns()}')
     running = [
         context.Process(target=work, args=(folder, supernet, seed, rank, world, meeting)) for rank in range(world)
@@ -102,7 +102,7 @@ def start(folder: Path, supernet: Path, seed: int, world: int) -> list[Any]:
 
 
 def finish(running: list[Any], seconds: float) -> bool:
-    """Wait for processes; True if all of them ended well in time."""
+    """Wait for processes; return whether all of them ended without an error in time."""
     end = time.monotonic() + seconds
     for process in running:
         process.join(max(0.0, end - time.monotonic()))
@@ -113,7 +113,7 @@ def finish(running: list[Any], seconds: float) -> bool:
 
 
 def await_evaluation(folder: Path, running: list[Any]) -> None:
-    """Wait until the processes evaluate one more candidate, or end."""
+    """Wait until the processes evaluate one more candidate or end."""
     notes = folder / 'notes'
     size = notes.stat().st_size if notes.exists() else 0
     while any(process.is_alive() for process in running):
@@ -123,7 +123,7 @@ def await_evaluation(folder: Path, running: list[Any]) -> None:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    """The candidates in all journals of a folder, as any reader would see them; torn lines left out."""
+    """Read the candidates in all journals of a folder as any reader would, without torn lines."""
     found = {}
     for path in sorted((folder / 'run').glob('history*.jsonl')):
         content = path.read_bytes()
@@ -135,12 +135,12 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def _in_evaluation(folder: Path) -> bool:
-    """Whether the last note says that a candidate was begun and not yet written."""
+    """Whether a candidate was begun and not yet written, by the last note."""
     return (folder / 'notes').read_text().rstrip().endswith('begun')
 
 
 def written(folder: Path) -> Counter:
-    """How often each candidate was written."""
+    """Count how often each candidate was written."""
     notes = folder / 'notes'
     rows = notes.read_text().splitlines() if notes.exists() else []
     return Counter(int(row.split()[1]) for row in rows if row.startswith('written '))
@@ -150,10 +150,10 @@ def kill_search(folder: Path, kills: int, seed: int = 0, verbose: bool = True) -
     """Kill searches until there were enough kills, then let the last one end.
 
     Args:
-        folder: Where the searches run.
-        kills: How many SIGKILLs there are to be, one process or two at a time.
-        seed: Of the moments and of the searches. Defaults to 0.
-        verbose: Whether to print a line a search. Defaults to True.
+        folder: Folder for the searches.
+        kills: Number of kills, each of one or two processes.
+        seed: Seed of the kill times and the searches. Defaults to 0.
+        verbose: Whether to print a line per search. Defaults to True.
     """
     draw, found = random.Random(seed), Findings()
     supernet = save_supernet(folder / 'supernet.pth')
@@ -168,7 +168,7 @@ def kill_search(folder: Path, kills: int, seed: int = 0, verbose: bool = True) -
             found.restarts_with_other_ranks += last not in (0, world)
             last = world
             running = start(shot, supernet, seed + found.searches, world)
-            if draw.random() < 0.8:  # most kills come while candidates are evaluated, some while the search starts
+            if draw.random() < 0.8:  # most kills hit an evaluation, some the start of the search
                 await_evaluation(shot, running)
             if finish(running, draw.uniform(0, 0.3) * whole if found.kills < kills else 600):
                 break
@@ -188,7 +188,7 @@ def kill_search(folder: Path, kills: int, seed: int = 0, verbose: bool = True) -
 
 
 def judge(found: Findings, calm: Path, shot: Path) -> None:
-    """Hold a finished search against the one that nobody killed."""
+    """Compare a finished search with the uninterrupted one."""
     counts = written(shot)
     found.searches += 1
     found.written += len(counts)
@@ -203,8 +203,8 @@ def judge(found: Findings, calm: Path, shot: Path) -> None:
 def main(args: list[str] | None = None) -> None:
     """Kill, check, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--kills', type=int, default=30, help='defaults to 30')
-    parser.add_argument('--seed', type=int, default=0, help='of the moments; defaults to 0')
+    parser.add_argument('--kills', type=int, default=30, help='number of kills; defaults to 30')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the kill times and searches; defaults to 0')
     options = parser.parse_args(args)
     with tempfile.TemporaryDirectory() as folder:
         found = kill_search(Path(folder), options.kills, options.seed)

@@ -1,4 +1,4 @@
-"""Time and memory of contenders that are compared in one run."""
+"""Measure time and memory of contenders within one run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 Run = Callable[[], Any]
-"""What is measured."""
+"""A function to measure."""
 
 
 def turns(contenders: dict[str, Run], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contender in each round; they take turns, after one round that does not count."""
+    """Measure the seconds of each contender in each round. Contenders take turns; a first round does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_ in range(rounds + 1):
         for name, run in contenders.items():
@@ -28,19 +28,19 @@ def turns(contenders: dict[str, Run], rounds: int) -> dict[str, list[float]]:
 
 
 def ratio(seconds: dict[str, list[float]], a: str, b: str) -> str:
-    """Median over the rounds of a's time over b's, with the middle half."""
+    """Format the median ratio of a's time to b's over the rounds, with the middle half."""
     found = sorted(x / y for x, y in zip(seconds[a], seconds[b]))
     low, high = found[len(found) // 4], found[-1 - len(found) // 4]
     return f'{statistics.median(found):6.2f}x  (middle half {low:.2f} to {high:.2f})'
 
 
 def peak_memory(make: Callable[..., Run], args: tuple, small: tuple) -> float:
-    """MiB that one run adds to the resident size of a process of its own (Linux).
+    """Measure the MiB that one run adds to the resident size of a separate process (Linux).
 
     Args:
-        make: What makes the run; a function of a module, as it is sent to the process.
+        make: Function that makes the run. It must be at module level, because it is sent to the process.
         args: Its arguments.
-        small: Arguments of a small run before, for what is allocated once.
+        small: Arguments of a small first run, which makes all one-time allocations.
 
     Raises:
         SystemExit: The process failed.
@@ -59,13 +59,13 @@ def _peak(make: Callable[..., Run], args: tuple, small: tuple, threads: int, pip
     torch.set_num_threads(threads)
     make(*small)()
     run = make(*args)
-    Path('/proc/self/clear_refs').write_text('5')  # VmHWM starts anew
+    Path('/proc/self/clear_refs').write_text('5')  # resets VmHWM
     before = _resident('VmRSS')
     run()
     pipe.send(_resident('VmHWM') - before)
 
 
 def _resident(field: str) -> float:
-    """A size in MiB of this process, as Linux gives it: VmRSS (now) or VmHWM (the highest)."""
+    """Read a size of this process in MiB from Linux: VmRSS (current) or VmHWM (peak)."""
     line = next(line for line in Path('/proc/self/status').read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024

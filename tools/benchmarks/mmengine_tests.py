@@ -3,12 +3,12 @@
     git clone --branch v0.10.7 https://github.com/open-mmlab/mmengine
     python tools/benchmarks/mmengine_tests.py mmengine
 
-The tests are the checkout's, the mmengine that they test is the installed one: both should have the same version.
-Every file of tests runs in a process of its own, as some leave parts in the registries. Where torchvision cannot be
-imported because it was built for another torch, that is repaired in both runs. Some tests need ``parameterized``.
+The tests come from the checkout, and they test the installed mmengine: both should have the same version. Every test
+file runs in its own process, as some leave parts in the registries. If torchvision was built for another torch, both
+runs repair its import. Some tests need ``parameterized``.
 
-Fails if a test passes without vitnas and not with it. One that passes only with vitnas reads a checkpoint that torch
-refuses since version 2.6.
+The tool fails if a test passes without vitnas but not with it. Tests that pass only with vitnas read checkpoints that
+torch refuses since version 2.6.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ module.ensure_torchvision()
 
 
 def outcomes(file: Path, run: str, folder: Path) -> dict[str, str]:
-    """Run a file of tests with one of the plugins.
+    """Run a test file with one of the plugins.
 
     Args:
         file: The file.
-        run: Which plugin.
-        folder: Where the plugins are; the test runs here, so that the checkout's mmengine is not imported.
+        run: Name of the plugin.
+        folder: Folder of the plugins. The test runs here, so it does not import the checkout's mmengine.
 
     Returns:
-        Test → passed, failed or skipped. A file that cannot be read fails as a whole.
+        Test → passed, failed or skipped. A file without a report counts as one failure.
     """
     report = folder / 'report.xml'
     report.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def _outcome(case: ElementTree.Element) -> str:
 
 
 def compare(without: dict[str, str], with_vitnas: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Return the tests that vitnas breaks, and those that pass or run only with it."""
+    """Return the tests that vitnas breaks, and those that pass only with it."""
     changed = [name for name in {**without, **with_vitnas} if without.get(name) != with_vitnas.get(name)]
     broken = [name for name in changed if with_vitnas.get(name) != 'passed']
     return broken, [name for name in changed if name not in broken]
@@ -85,8 +85,8 @@ def compare(without: dict[str, str], with_vitnas: dict[str, str]) -> tuple[list[
 def main() -> int:
     """Read the command line, run the tests and print the comparison."""
     parser = argparse.ArgumentParser(description=(__doc__ or '').splitlines()[0])
-    parser.add_argument('checkout', type=Path, help='folder of mmengine, with its tests')
-    parser.add_argument('--folders', nargs='+', default=FOLDERS, help=f'folders of tests; {" ".join(FOLDERS)}')
+    parser.add_argument('checkout', type=Path, help='folder of an mmengine checkout with its tests')
+    parser.add_argument('--folders', nargs='+', default=FOLDERS, help=f'test folders; defaults to {" ".join(FOLDERS)}')
     options = parser.parse_args()
     files = sorted(file for name in options.folders for file in (options.checkout / name).resolve().glob('test_*.py'))
     if not files:

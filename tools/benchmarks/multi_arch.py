@@ -1,9 +1,9 @@
-"""What it costs to train many architectures in one step: ``python tools/benchmarks/multi_arch.py``.
+"""Measure the cost of training many architectures per step: ``python tools/benchmarks/multi_arch.py``.
 
-One run prints the time of a training step (forward, backward, AdamW) for 1, 4 and 16 architectures that share a batch:
-masked, sliced, and as separate passes whose gradients are added. All are compared with one architecture of the mean
-cost on the whole batch. Contenders take turns and the median of the turns' ratios counts, so that what else the machine
-does hits all of them.
+It prints the time of a training step (forward, backward, AdamW) for 1, 4 and 16 architectures that share a batch:
+masked, sliced, and as separate passes with added gradients. The baseline is one architecture of the mean cost on the
+whole batch. Contenders take turns, and the result is the median ratio over the turns. So other load on the machine
+affects all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # finds the repository's packages as a script
 
 import vitnas_core  # noqa: F401
 from tools.benchmarks.measure import ratio, turns
@@ -43,19 +43,19 @@ class Step:
         self.optimizer = torch.optim.AdamW([*backbone.parameters(), *self.head.parameters()])
 
     def backward(self, rows: slice) -> None:
-        """Add the gradients of some samples' part of the mean loss."""
+        """Add the gradients of the mean loss for some of the samples."""
         logits = self.head(self.backbone(self.images[rows])[-1].mean((2, 3)))
         (F.cross_entropy(logits, self.labels[rows], reduction='sum') / len(self.images)).backward()
 
     def update(self) -> None:
-        """Change the weights, and wait for a device that works on its own."""
+        """Update the weights and wait for the device."""
         self.optimizer.step()
         self.optimizer.zero_grad()
         if self.images.device.type == 'cuda':
             torch.cuda.synchronize()
 
     def single(self, arch: Arch) -> Callable[[], None]:
-        """One architecture."""
+        """Return a step of one architecture."""
 
         def run() -> None:
             self.backbone.set_arch(arch)
@@ -65,7 +65,7 @@ class Step:
         return run
 
     def shared(self, archs: list[Arch], way: str) -> Callable[[], None]:
-        """Several in one pass."""
+        """Return a step of several architectures in one pass."""
 
         def run() -> None:
             self.backbone.set_archs(archs, way)
@@ -75,7 +75,7 @@ class Step:
         return run
 
     def separate(self, archs: list[Arch]) -> Callable[[], None]:
-        """Several, one pass each."""
+        """Return a step of several architectures with one pass each."""
         part = len(self.images) // len(archs)
 
         def run() -> None:
@@ -88,7 +88,7 @@ class Step:
 
 
 def mean_arch(archs: list[Arch], price: Callable[[Arch], int], draws: list[Arch]) -> Arch:
-    """Of the draws, the one whose cost is nearest to the mean cost of the architectures."""
+    """Return the draw whose cost is nearest to the mean cost of the architectures."""
     mean = statistics.mean(map(price, archs))
     return min(draws, key=lambda arch: abs(price(arch) - mean))
 
@@ -97,10 +97,10 @@ def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--space', default='vit-resnas-tiny', choices=zoo.space_names(), help='space of the zoo')
-    parser.add_argument('--batch', type=int, default=128, help='images a step')
+    parser.add_argument('--batch', type=int, default=128, help='images per step')
     parser.add_argument('--size', type=int, default=224, help='side of an image')
-    parser.add_argument('--archs', type=int, nargs='+', default=[1, 4, 16], help='architectures a step')
-    parser.add_argument('--rounds', type=int, default=3, help='turns of every contender')
+    parser.add_argument('--archs', type=int, nargs='+', default=[1, 4, 16], help='architectures per step')
+    parser.add_argument('--rounds', type=int, default=3, help='turns of each contender')
     parser.add_argument('--device', default='cpu', help="'cpu' or 'cuda'")
     args = parser.parse_args()
     torch.manual_seed(0)
@@ -124,7 +124,7 @@ def main() -> None:
             'separate': step.separate(archs),
         }
         seconds = turns(contenders, args.rounds)
-        print(f'  {count} architectures, against one of their mean cost ({statistics.median(seconds["alone"]):.2f} s)')
+        print(f'  {count} architectures, versus one of their mean cost ({statistics.median(seconds["alone"]):.2f} s)')
         for name in ('masked', 'sliced', 'separate'):
             print(f'    {name:8}  {ratio(seconds, name, "alone")}', flush=True)
 

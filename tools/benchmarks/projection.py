@@ -1,10 +1,10 @@
-"""What gradient projection costs: ``python tools/benchmarks/projection.py``.
+"""Measure the cost of gradient projection: ``python tools/benchmarks/projection.py``.
 
-One run prints the time of a projected sandwich step (four architectures, distillation, AdamW) over that of a plain one,
-and the memory that it needs more, as a multiple of the size of all gradients. Steps take turns and the median of the
-turns' ratios counts, so that what else the machine does hits both. Memory is the peak of what torch allocates during a
-step: on a GPU by its own counter, on a CPU summed from the allocations and frees that torch's profiler lists. It is
-measured with the whole batch and with one image, where activations hide nothing.
+It prints the time ratio of a projected to a plain sandwich step (four architectures, distillation, AdamW), and the
+additional memory as a multiple of the size of all gradients. Steps take turns, and the result is the median ratio over
+the turns. So other load on the machine affects both. Memory is the peak of torch's allocations during a step. On a GPU,
+torch counts it; on a CPU, the tool sums the allocations and frees in torch's profile. It measures the whole batch and
+one image, where activations hide nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-os.environ.setdefault('KINETO_LOG_LEVEL', '99')  # torch's profiler would announce itself
+os.environ.setdefault('KINETO_LOG_LEVEL', '99')  # silences torch's profiler
 
 import torch
 from mmengine.optim import OptimWrapper
 from mmengine.registry import MODELS
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # finds the repository's packages as a script
 
 import vitnas_core  # noqa: F401
 from tools.benchmarks.measure import ratio, turns
@@ -44,9 +44,9 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 def classifier(space: SearchSpace, size: int) -> nn.Module:
-    """A supernet of the space for 1000 classes."""
+    """Build a supernet of the space for 1000 classes."""
     family = FAMILIES[space.family]
-    settings = {} if space.family == 'nasvit' else dict(img_size=size)  # the sizes of NASViT are its space's
+    settings = {} if space.family == 'nasvit' else dict(img_size=size)  # NASViT's space sets its sizes
     width = family(space=space, **settings).out_channels()[-1]
     return MODELS.build(
         dict(
@@ -60,7 +60,7 @@ def classifier(space: SearchSpace, size: int) -> nn.Module:
 
 
 def batch_of(images: int, size: int) -> dict[str, Any]:
-    """Random images with labels, as a data loader gives them."""
+    """Make random images with labels, in the format of a data loader."""
     from mmpretrain.structures import DataSample
 
     pixels = [torch.randint(0, 256, (3, size, size), dtype=torch.uint8) for _ in range(images)]
@@ -68,7 +68,7 @@ def batch_of(images: int, size: int) -> dict[str, Any]:
 
 
 def stepper(model: nn.Module, rule: dict[str, Any], batch: dict[str, Any]) -> Callable[[], None]:
-    """A training step, and waiting for a device that works on its own."""
+    """Return a function that runs a training step and waits for the device."""
     made, rng = Sandwich(**rule), np.random.default_rng(0)
     made.bind(elastic_backbone(model))
     optim_wrapper = OptimWrapper(torch.optim.AdamW(model.parameters(), lr=1e-5))
@@ -83,7 +83,7 @@ def stepper(model: nn.Module, rule: dict[str, Any], batch: dict[str, Any]) -> Ca
 
 
 def peak_bytes(run: Callable[[], None]) -> int:
-    """By how much the memory that torch holds rises at most during a run."""
+    """Measure the largest increase of torch's memory during a run."""
     if torch.cuda.is_available():
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
@@ -97,7 +97,7 @@ def peak_bytes(run: Callable[[], None]) -> int:
 
 
 def extra_memory(model: nn.Module, batch: dict[str, Any]) -> float:
-    """What projection adds to the peak of a step, as a multiple of all gradients."""
+    """Measure what projection adds to the peak memory of a step, as a multiple of all gradients."""
     gradients = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     peaks = {}
     for name, rule in RULES.items():
@@ -111,9 +111,9 @@ def main() -> None:
     """Print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--model', default='autoformer-tiny', choices=zoo.space_names(), help='space of the zoo')
-    parser.add_argument('--batch', type=int, default=16, help='images a step')
+    parser.add_argument('--batch', type=int, default=16, help='images per step')
     parser.add_argument('--size', type=int, default=224, help='side of an image')
-    parser.add_argument('--rounds', type=int, default=7, help='turns of each')
+    parser.add_argument('--rounds', type=int, default=7, help='turns of each contender')
     args = parser.parse_args()
     torch.manual_seed(0)
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
@@ -122,10 +122,10 @@ def main() -> None:
     print(f'{args.model}, {args.batch} images of {args.size}, {device}, {torch.get_num_threads()} threads')
     seconds = turns({name: stepper(model, rule, batch) for name, rule in RULES.items()}, args.rounds)
     print(f'  a plain step takes {statistics.median(seconds["plain"]):.2f} s')
-    print(f'  a projected one  {ratio(seconds, "projected", "plain")}  (at most 1.10x is wanted)')
+    print(f'  a projected one  {ratio(seconds, "projected", "plain")}  (target: at most 1.10x)')
     for images in (args.batch, 1):
         extra = extra_memory(model, batch_of(images, args.size))
-        print(f'  memory beyond a plain step, batch of {images}: {extra:.2f} of the gradients  (at most 1 is wanted)')
+        print(f'  memory beyond a plain step, batch of {images}: {extra:.2f} of the gradients  (target: at most 1)')
 
 
 if __name__ == '__main__':

@@ -1,16 +1,15 @@
-"""A whole search against a naive loop to the same winner, in one run: ``python tools/benchmarks/search.py``.
+"""Compare a whole search with a naive loop to the same score: ``python tools/benchmarks/search.py``.
 
-Both search a small supernet, trained for a few seconds, on the digits by the same evolution with the same
-seeds and images, in one process. The naive loop validates each proposal as a plain runner does, one by one:
-images are decoded again for every candidate, and a proposal that came up before is evaluated again. It has as
-many generations, and more until it is as good as our winner. Ours is timed from the start to the report,
-with the journal and all its files, in seconds of the processor (one thread, no waiting), which other work on
-the machine hardly moves; once plain and once with racing at confidence 1, which drops only
-candidates that cannot become parents any more, so that its winner is the same for certain (and checked).
-The ratio is also given by its parts: number of evaluations, and time of one.
+Both search a small supernet, trained for a few seconds, on the digits. They use the same evolution, seeds and images,
+in one process. The naive loop validates proposals one by one, as a plain runner does: it decodes the images again for
+every candidate, and evaluates repeated proposals again. It runs as many generations, and more until it is as good as
+our winner. Our search is timed from the start to the report, with the journal and all files. The time is CPU time (one
+thread, no waiting), which other load on the machine hardly affects. It runs once plain and once with racing at
+confidence 1. This drops only candidates that can no longer become parents, so the winner must be the same (and this is
+checked). The output also splits the ratio into the number of evaluations and the time per evaluation.
 
-What decoding costs decides: the digits lie in memory, so that decoding them is nearly free; the same digits as
-JPEG files of 256 × 256 pixels, read as ImageNet's are (load, resize, crop), cost what photographs do.
+The decoding cost matters. The digits are in memory, so decoding them is nearly free. The same digits as JPEG files of
+256 × 256 pixels, read like ImageNet (load, resize, crop), cost as much as photographs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
 
-import vitnas_core  # noqa: F401  (before mmpretrain: it mends its import)
+import vitnas_core  # noqa: F401  (before mmpretrain: repairs its import)
 from vitnas_core.search import SearchLoop
 from vitnas_core.spaces import Arch
 
@@ -42,7 +41,7 @@ LIMIT = dict(macs=(None, 3.5e6))
 
 
 def model_config() -> dict[str, Any]:
-    """A small AutoFormer supernet for 32 × 32 images in 10 classes."""
+    """Config of a small AutoFormer supernet for 32 × 32 images in 10 classes."""
     return dict(
         type='mmpretrain.ImageClassifier',
         backbone=dict(
@@ -54,7 +53,7 @@ def model_config() -> dict[str, Any]:
 
 
 def write_jpegs(folder: Path) -> Path:
-    """The digits' training images as JPEG files of 256 × 256 pixels, a folder a class."""
+    """Write the digits' training images as JPEG files of 256 × 256 pixels, one folder per class."""
     import cv2
 
     from vitnas_core.datasets import Digits
@@ -67,7 +66,7 @@ def write_jpegs(folder: Path) -> Path:
 
 
 def data_config(per_class: int, batch_size: int, jpegs: Path | None = None) -> dict[str, Any]:
-    """The hold-out part of the digits' training images, in memory or as files."""
+    """Config of the hold-out part of the digits' training images, in memory or as files."""
     pack = dict(type='PackInputs')
     if jpegs is None:
         pipeline = [dict(type='Resize', scale=32, interpolation='bicubic'), pack]
@@ -85,9 +84,9 @@ def data_config(per_class: int, batch_size: int, jpegs: Path | None = None) -> d
 
 
 def save_supernet(path: Path, epochs: int = 0) -> Path:
-    """Write a supernet: trained with a random architecture in each step, or with random weights (0 epochs).
+    """Write a supernet: trained with a random architecture per step, or with random weights (0 epochs).
 
-    Random weights are spread so far that architectures score differently.
+    The random weights are scaled up so that architectures score differently.
     """
     from mmengine.optim import OptimWrapper
     from mmpretrain.registry import MODELS
@@ -121,7 +120,7 @@ def make_runner(
     batch_size: int = 50,
     jpegs: Path | None = None,
 ) -> Runner:
-    """A runner that searches, and can validate on the same images."""
+    """Build a runner that searches and can validate on the same images."""
     images, accuracy = data_config(per_class, batch_size, jpegs), dict(type='mmpretrain.Accuracy')
     return Runner.from_cfg(
         Config(
@@ -145,18 +144,18 @@ def make_runner(
 
 
 def naive_search(runner: Runner, winner: float, most: int) -> tuple[int, float]:
-    """The same evolution without a memory: a plain validation of each proposal, one by one.
+    """Run the same evolution without a memory: it validates each proposal, one by one.
 
-    A generation has as many mutations and crossovers of the best architectures as ours; whether one was
-    validated before it cannot know. It has as many generations as ours, and more until it is as good.
+    A generation has as many mutations and crossovers of the best architectures as ours, but the loop does not know
+    repeated ones. It runs as many generations as ours, and more until it is as good.
 
     Args:
-        runner: A runner whose search loop gives the settings.
+        runner: A runner whose search loop has the settings.
         winner: The score that the other search found.
-        most: After how many validations to give up.
+        most: Largest number of validations.
 
     Returns:
-        How many validations there were, and the best score.
+        The number of validations, and the best score.
     """
     loop: SearchLoop = runner.train_loop
     evolution: Any = loop.algorithm
@@ -176,7 +175,7 @@ def naive_search(runner: Runner, winner: float, most: int) -> tuple[int, float]:
 
 
 def naive_proposal(loop: SearchLoop, parents: list[Arch], index: int, rng: np.random.Generator) -> Arch:
-    """A random architecture without parents, else a mutation or a crossover; redrawn until it meets the limits."""
+    """Draw a random architecture (without parents), a mutation or a crossover, until one meets the limits."""
     evolution: Any = loop.algorithm
     while True:
         if not parents:
@@ -193,7 +192,7 @@ def naive_proposal(loop: SearchLoop, parents: list[Arch], index: int, rng: np.ra
 def compare(
     folder: Path, supernet: Path, seed: int, searches: dict[str, dict[str, Any]], jpegs: Path | None
 ) -> dict[str, list[float]]:
-    """One turn; for each way to search: ratio of the whole, of the number of evaluations, of the time of one."""
+    """Run one turn; return for each search the ratios of total time, number of evaluations and time per evaluation."""
     seconds: dict[str, float] = {}
     for name, search in searches.items():
         runner = make_runner(folder / f'{name}{seed}', supernet, search, seed, jpegs=jpegs)
@@ -218,9 +217,9 @@ def compare(
 def main(args: list[str] | None = None) -> None:
     """Compare over several seeds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--threads', type=int, default=1, help='defaults to 1: on a busy machine threads wait')
-    parser.add_argument('--seeds', type=int, default=3, help='turns; defaults to 3')
-    parser.add_argument('--epochs', type=int, default=30, help='training of the supernet; defaults to 30')
+    parser.add_argument('--threads', type=int, default=1, help='defaults to 1, because threads wait on a busy machine')
+    parser.add_argument('--seeds', type=int, default=3, help='number of turns; defaults to 3')
+    parser.add_argument('--epochs', type=int, default=30, help='training epochs of the supernet; defaults to 30')
     options = parser.parse_args(args)
     torch.set_num_threads(options.threads)
     print(f'torch {torch.__version__}, {torch.get_num_threads()} threads')
@@ -235,7 +234,7 @@ def main(args: list[str] | None = None) -> None:
             for name in searches:
                 print(f'  naive / {name}:')
                 parts = zip(*(turn[name] for turn in turns))
-                for what, values in zip(('the whole', 'evaluations', 'time of one'), parts):
+                for what, values in zip(('total time', 'evaluations', 'time per one'), parts):
                     print(f'    {what:12} {statistics.median(values):6.2f}x  ({min(values):.2f} to {max(values):.2f})')
 
 

@@ -1,8 +1,8 @@
-"""What cyclic and bilateral sharing cost: ``python tools/benchmarks/sharing.py``.
+"""Measure the cost of cyclic and bilateral sharing: ``python tools/benchmarks/sharing.py``.
 
-One run prints the time of a training step (forward, backward, AdamW) of random architectures with each pattern over
-that of the same architectures with ordinal sharing. Steps take turns and the median of the turns' ratios counts, so
-that what else the machine does hits all.
+It prints the time of a training step (forward, backward, AdamW) of random architectures with each pattern, relative to
+the same architectures with ordinal sharing. Steps take turns, and the result is the median ratio over the turns. So
+other load on the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # finds the repository's packages as a script
 
 import vitnas_core  # noqa: F401
 from tools.benchmarks.measure import ratio, turns
@@ -28,7 +28,7 @@ from vitnas_core.spaces import Arch, SearchSpace
 
 
 def stepper(space: SearchSpace, sharing: str, archs: Sequence[Arch], images: Tensor) -> Callable[[], None]:
-    """A training step of each architecture, and waiting for a device that works on its own."""
+    """Return a function that runs a training step of each architecture and waits for the device."""
     backbone = FAMILIES[space.family](space=space, sharing=sharing).to(images.device).train()
     head = nn.Linear(backbone.out_channels()[-1], 1000, device=images.device)
     optimizer = torch.optim.AdamW([*backbone.parameters(), *head.parameters()], lr=1e-5)
@@ -50,9 +50,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     spaces = [name for name in zoo.space_names() if name.startswith(('autoformer', 's3', 'vitas'))]
     parser.add_argument('--model', default='vitas-deit-tiny', choices=spaces, help='space of the zoo')
-    parser.add_argument('--batch', type=int, default=32, help='images a step')
-    parser.add_argument('--archs', type=int, default=4, help='random architectures')
-    parser.add_argument('--rounds', type=int, default=7, help='turns of each')
+    parser.add_argument('--batch', type=int, default=32, help='images per step')
+    parser.add_argument('--archs', type=int, default=4, help='number of random architectures')
+    parser.add_argument('--rounds', type=int, default=7, help='turns of each contender')
     args = parser.parse_args()
     torch.manual_seed(0)
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
@@ -61,8 +61,8 @@ def main() -> None:
     images = torch.randn(args.batch, 3, 224, 224, device=device)
     print(f'{args.model}, {args.archs} architectures, {args.batch} images, {device}, {torch.get_num_threads()} threads')
     seconds = turns({name: stepper(space, name, archs, images) for name in PATTERNS}, args.rounds)
-    print(f'  ordinal    {statistics.median(seconds["ordinal"]) / args.archs:.2f} s a step')
-    print(f'  cyclic     {ratio(seconds, "cyclic", "ordinal")}  (at most 1.05x is wanted)')
+    print(f'  ordinal    {statistics.median(seconds["ordinal"]) / args.archs:.2f} s per step')
+    print(f'  cyclic     {ratio(seconds, "cyclic", "ordinal")}  (target: at most 1.05x)')
     print(f'  bilateral  {ratio(seconds, "bilateral", "ordinal")}  (two passes)')
 
 

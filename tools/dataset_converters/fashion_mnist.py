@@ -1,7 +1,7 @@
 """Unpack Fashion-MNIST for training: ``python tools/dataset_converters/fashion_mnist.py [FOLDER] [--out DIR]``.
 
-FOLDER holds the four ``*-ubyte.gz`` files of the set. Without it, the files of Debian's package
-``dataset-fashion-mnist`` are used (``apt-get install dataset-fashion-mnist``). Elsewhere download them from
+FOLDER holds the four ``*-ubyte.gz`` files. It defaults to the files of Debian's package ``dataset-fashion-mnist``
+(``apt-get install dataset-fashion-mnist``). You can also download them from
 https://github.com/zalandoresearch/fashion-mnist.
 """
 
@@ -27,11 +27,11 @@ HEADERS = {
     't10k-images-idx3-ubyte': (0x803, 10_000, 28, 28),
     't10k-labels-idx1-ubyte': (0x801, 10_000),
 }
-"""What each file begins with: the kind of its content, how many samples, and the sides of an image."""
+"""Header of each file: content type, number of samples, and height and width of an image."""
 
 
 def find_package() -> Path:
-    """The folder in which Debian's package keeps the files.
+    """Find the files of Debian's package.
 
     Raises:
         DatasetError: The package is not installed.
@@ -44,10 +44,10 @@ def find_package() -> Path:
 
 
 def unpack(folder: Path, out: Path) -> None:
-    """Unpack the four files and check that each is what its name says.
+    """Unpack the four files and check the content of each.
 
     Raises:
-        DatasetError: A file is missing, damaged or of another set.
+        DatasetError: A file is missing, damaged or belongs to another dataset.
     """
     for name, header in HEADERS.items():
         source = folder / f'{name}.gz'
@@ -56,16 +56,16 @@ def unpack(folder: Path, out: Path) -> None:
         except FileNotFoundError:
             raise DatasetError(f'there is no file {source}; {HELP}') from None
         except (OSError, EOFError, zlib.error) as err:
-            raise DatasetError(f'{source} is not a whole gzip file ({err}); {HELP}') from None
+            raise DatasetError(f'{source} is not a complete gzip file ({err}); {HELP}') from None
         start = b''.join(number.to_bytes(4, 'big') for number in header)
         size = len(start) + header[1] * (784 if len(header) > 2 else 1)
         if not data.startswith(start) or len(data) != size:
-            raise DatasetError(f'{source} should hold {size:,} bytes of Fashion-MNIST, but holds others; {HELP}')
+            raise DatasetError(f'{source} should hold {size:,} bytes of Fashion-MNIST, but holds other data; {HELP}')
         atomic_write(out / name, data)
 
 
 def main(args: list[str] | None = None) -> None:
-    """Unpack the set."""
+    """Unpack the dataset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('folder', nargs='?', type=Path, help="folder of the .gz files; defaults to Debian's package")
     parser.add_argument('--out', type=Path, default=Path('data/fashion-mnist'), help='defaults to data/fashion-mnist')

@@ -1,7 +1,7 @@
-"""CIFAR-100 as in FocusFormer: 224 × 224, DeiT's augmentation, 100 of the 500 training images a class held out.
+"""CIFAR-100 as in FocusFormer: 224 × 224, DeiT's augmentation, 100 of the 500 training images per class held out.
 
-Training sees the other 400, ``val`` is the held-out part, ``test`` the official test set. Downloaded to
-``data/cifar100`` when it is not there.
+Training uses the other 400, ``val`` is the held-out part, ``test`` the official test set. mmpretrain downloads the data
+to ``data/cifar100`` if it is missing.
 """
 
 # ImageNet's mean and deviation, as in DeiT. The images are stored as RGB.

@@ -1,4 +1,4 @@
-"""The embedded digits: 1,797 real 8 × 8 images, no download; 1,142 to train on, 300 held out, 355 to test."""
+"""The embedded digits: 1,797 real 8 × 8 images without a download; 1,142 for training, 300 held out, 355 for test."""
 
 data_preprocessor = dict(num_classes=10, mean=[77.6] * 3, std=[95.9] * 3)
 
@@ -21,7 +21,7 @@ train_dataloader = dict(
     sampler=dict(type='DefaultSampler', shuffle=True),
     drop_last=True,
 )
-# The held-out part of the training set: what a supernet is watched on, and what a search compares candidates on.
+# The held-out part of the training set validates a supernet and compares the candidates of a search.
 val_dataloader = dict(
     batch_size=150,
     num_workers=0,

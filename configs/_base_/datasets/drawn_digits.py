@@ -1,4 +1,4 @@
-"""The embedded digits as the scenes show them, one an image of 56 × 56: at random places and sizes on textures."""
+"""The embedded digits as in the scenes: one digit per 56 × 56 image, at a random place and size, on a texture."""
 
 _base_ = './digits.py'
 

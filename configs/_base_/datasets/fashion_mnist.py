@@ -1,12 +1,12 @@
-"""Fashion-MNIST (Xiao et al., 2017) with its own split: 55,000 images to train on, 5,000 held out, 10,000 to test.
+"""Fashion-MNIST (Xiao et al., 2017) with its own split: 55,000 images for training, 5,000 held out, 10,000 for testing.
 
-``python tools/dataset_converters/fashion_mnist.py`` unpacks it. A study on fewer images sets ``indices`` of
-the dataset inside both parts, e.g. ``train_dataloader.dataset.dataset.indices=6000``: the first 6,000, held-out
-ones included.
+``python tools/dataset_converters/fashion_mnist.py`` unpacks it. To use fewer images, set ``indices`` of the dataset
+inside both parts, e.g. ``train_dataloader.dataset.dataset.indices=6000`` for the first 6,000 images, including
+held-out ones.
 """
 
-# Images are 28 × 28 and grey. The three means widen them to the three channels that a backbone expects, after
-# the pipeline, so that a sample costs a third and nothing is resized.
+# Images are gray, 28 × 28. The three means widen them to the three channels of a backbone after the pipeline, so the
+# pipeline handles a third of the data and nothing is resized.
 data_preprocessor = dict(num_classes=10, mean=[72.9] * 3, std=[90.0] * 3)
 
 train_pipeline = [
@@ -30,7 +30,7 @@ train_dataloader = dict(
     sampler=dict(type='DefaultSampler', shuffle=True),
     drop_last=True,
 )
-# The held-out part of the training set: what a supernet is watched on, and what a search compares candidates on.
+# The held-out part of the training set validates a supernet and compares the candidates of a search.
 holdout_dataloader = dict(
     batch_size=500,
     num_workers=0,

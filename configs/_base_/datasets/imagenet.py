@@ -1,11 +1,11 @@
-"""ImageNet-1k as in AutoFormer: DeiT's augmentation, 100 training images a class held out for the search.
+"""ImageNet-1k as in AutoFormer: DeiT's augmentation, 100 training images per class held out for the search.
 
-Training sees the rest, ``val`` is the held-out part, ``test`` the official validation set. Expects
-``data/imagenet/{train,val}/`` with a folder a class, or ``meta/{train,val}.txt`` beside them.
+Training uses the rest, ``val`` is the held-out part, ``test`` the official validation set. Expects
+``data/imagenet/{train,val}/`` with one folder per class, or ``meta/{train,val}.txt`` beside them.
 """
 
-# RandAugment m9-mstd0.5-inc1, random erasing 0.25 by pixels, bicubic resizing to 256 and a centre crop of 224.
-# DeiT's colour jitter of 0.4 is not missing: timm switches it off wherever it applies RandAugment.
+# RandAugment m9-mstd0.5-inc1, random erasing 0.25 by pixels, bicubic resizing to 256 and a center crop of 224.
+# DeiT's color jitter of 0.4 is left out, because timm switches it off whenever it applies RandAugment.
 _base_ = 'mmpretrain::_base_/datasets/imagenet_bs64_swin_224.py'
 
 per_class = 100
@@ -20,8 +20,8 @@ train_dataloader = dict(
         per_class=per_class,
         dataset=_base_.train_dataloader.dataset,
     ),
-    # Three augmented copies of a third of the images an epoch, as in the published code. FocusFormer leaves it
-    # out: train_dataloader.sampler.type=DefaultSampler.
+    # Repeated augmentation, as in the published code: each epoch has three augmented copies of a third of the
+    # images. FocusFormer does not use it: train_dataloader.sampler.type=DefaultSampler.
     sampler=dict(type='RepeatAugSampler', shuffle=True),
     drop_last=True,
 )

@@ -1,4 +1,4 @@
-"""ImageNet-1k with crops and flips alone, as ViTAS trains superformers (Tab. 4, row 9); 50 images a class held out."""
+"""ImageNet-1k with crops and flips only, as ViTAS trains superformers (Tab. 4, row 9); 50 images per class held out."""
 
 _base_ = './imagenet.py'
 

@@ -1,4 +1,4 @@
-"""Scenes of handwritten digits for mmdet: 600 to train on, 150 to test; ``tools/dataset_converters/make_scenes.py``."""
+"""Scenes of handwritten digits for mmdet: 600 to train, 150 to test; ``tools/dataset_converters/make_scenes.py``."""
 
 data_root = 'data/scenes/'
 metainfo = dict(classes=('0', '1', '2', '3', '4', '5', '6', '7', '8', '9'))
@@ -10,12 +10,12 @@ train_pipeline = [
     dict(type='RandomChoiceResize', scales=[(112, 84), (128, 96), (144, 108), (160, 120)], keep_ratio=True),
     dict(type='PackDetInputs'),
 ]
-# Annotations are read after the resize: what is predicted is compared at the size of the file.
+# Read annotations after the resize: predictions are compared at the size of the file.
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(128, 96), keep_ratio=True),
     dict(type='LoadAnnotations', with_bbox=True, with_mask=True),
-    # A metric without a file of annotations takes them, `instances`, from the samples.
+    # A metric without an annotation file reads `instances` from the samples.
     dict(type='PackDetInputs', meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor', 'instances')),
 ]
 
@@ -57,7 +57,7 @@ val_evaluator = dict(
 )
 test_evaluator = val_evaluator
 
-# Searches never see the test scenes: four fifths of the training scenes train a supernet, one fifth compares.
+# Searches never see the test scenes: four fifths of the training scenes train a supernet, one fifth ranks candidates.
 supernet_dataset = dict(
     type='vitnas.HoldOut', part='train', fraction=0.2, seed=0, dataset=dict(**train_set, pipeline=train_pipeline)
 )

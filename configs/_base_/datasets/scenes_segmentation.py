@@ -1,9 +1,9 @@
-"""Scenes of handwritten digits for mmseg: 600 to train on, 150 to test; ``tools/dataset_converters/make_scenes.py``."""
+"""Scenes of handwritten digits for mmseg: 600 to train, 150 to test; ``tools/dataset_converters/make_scenes.py``."""
 
 data_root = 'data/scenes/'
 metainfo = dict(classes=('ground', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'))
 crop_size = (96, 128)  # also the ``size`` of a model's data_preprocessor, which pads smaller images to it
-# For ``init_cfg`` of heads: with mmseg's 0.01 a short training finds strokes, but not which digit they are.
+# For ``init_cfg`` of heads. With mmseg's 0.01, a short training finds strokes, but not which digit they are.
 classifier_init = dict(type='Normal', std=0.1, override=dict(name='conv_seg'))
 
 # Digits are not flipped: a mirrored 2 is not a 2.
@@ -14,7 +14,7 @@ train_pipeline = [
     dict(type='RandomCrop', crop_size=crop_size),
     dict(type='PackSegInputs'),
 ]
-# Label maps are read after the resize: what is predicted is compared at the size of the file.
+# Read label maps after the resize: predictions are compared at the size of the file.
 test_pipeline = [
     dict(type='LoadImageFromFile'),
     dict(type='Resize', scale=(128, 96), keep_ratio=True),
@@ -22,7 +22,7 @@ test_pipeline = [
     dict(type='PackSegInputs'),
 ]
 
-# As ADE20K: label 0 of the files, the uncertain edge of strokes, is no class.
+# As in ADE20K, label 0 is no class: here, the uncertain edge of strokes.
 scenes = dict(
     type='BaseSegDataset',
     data_root=data_root,
@@ -56,7 +56,7 @@ test_dataloader = val_dataloader
 val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
 test_evaluator = val_evaluator
 
-# Searches never see the test scenes: four fifths of the training scenes train a supernet, one fifth compares.
+# Searches never see the test scenes: four fifths of the training scenes train a supernet, one fifth ranks candidates.
 supernet_dataset = dict(
     type='vitnas.HoldOut', part='train', fraction=0.2, seed=0, dataset=dict(**train_set, pipeline=train_pipeline)
 )

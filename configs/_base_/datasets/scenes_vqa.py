@@ -1,4 +1,4 @@
-"""Questions about scenes of digits in VQA v2's format; make them by ``projects/vqa/tools/make_scenes_vqa.py``."""
+"""Questions about scenes of digits in VQA v2's format; make them with ``projects/vqa/tools/make_scenes_vqa.py``."""
 
 data_root = 'data/scenes_vqa/vqa/'
 # Statistics of the digits that the backbone was trained on.

@@ -1,7 +1,7 @@
 """VQA v2 in its usual files, images at 384 × 384.
 
 Put ``train2014/``, ``val2014/``, ``test2015/`` and VQA's files in ``annotations/`` into ``data/coco``. Make the list of
-answers by ``python projects/vqa/tools/vqa_answers.py
+answers with ``python projects/vqa/tools/vqa_answers.py
 data/coco/annotations/v2_mscoco_{train,val}2014_annotations.json --out data/coco/annotations/vqa_answers_3129.json``.
 """
 
@@ -54,6 +54,6 @@ val_dataloader = dict(
     dataset=dict(**val_set, pipeline=test_pipeline),
 )
 val_evaluator = dict(type='vitnas.VQAAccuracy')
-# Writes the file that the server takes for test-dev and test-std.
+# Writes the file to submit to the server for test-dev and test-std.
 test_dataloader = dict(val_dataloader, dataset=dict(**test_set, pipeline=test_pipeline))
 test_evaluator = dict(type='ReportVQA', file_path='vqa_test2015.json')

@@ -15,5 +15,5 @@ param_scheduler = [
     dict(type='LinearLR', start_factor=0.001, by_epoch=False, end=500),
     dict(type='MultiStepLR', milestones=[25, 35], gamma=0.1, by_epoch=True, end=40),
 ]
-custom_hooks = [dict(type='vitnas.StepSeedHook')]  # resumed at an epoch, it goes on bit for bit (on a CPU)
-auto_scale_lr = dict(base_batch_size=512)  # images; four pairs each
+custom_hooks = [dict(type='vitnas.StepSeedHook')]  # resumes bit for bit from the start of an epoch (on a CPU)
+auto_scale_lr = dict(base_batch_size=512)  # images, with four pairs each

@@ -1,9 +1,9 @@
-"""DeiT's schedule to the 300th epoch, as in ViT-ResNAS: 5 epochs of warm-up; positions are decayed, as published."""
+"""DeiT's schedule for 300 epochs, as in ViT-ResNAS: 5 epochs of warm-up, weight decay for positions, as published."""
 
 _base_ = './deit_bs1024_500e.py'
 
 optim_wrapper = dict(paramwise_cfg=dict(custom_keys=dict(_delete_=True, cls_token=dict(decay_mult=0.0))))
 param_scheduler = [
-    dict(type='LinearLR', start_factor=1e-3, by_epoch=True, end=5, convert_to_iter_based=True),  # from 1e-6
+    dict(type='LinearLR', start_factor=1e-3, by_epoch=True, end=5, convert_to_iter_based=True),  # starts at 1e-6
     dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=5, end=300),
 ]

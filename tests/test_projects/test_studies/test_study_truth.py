@@ -251,7 +251,7 @@ def test_fashion_mnist_is_split_three_ways(small_fashion: Path) -> None:
 def test_a_wrong_file_is_refused(small_fashion: Path) -> None:
     name = small_fashion / 't10k-labels-idx1-ubyte.gz'
     name.write_bytes(name.read_bytes()[:-9])
-    with pytest.raises(DatasetError, match='is not a whole gzip file'):
+    with pytest.raises(DatasetError, match='is not a complete gzip file'):
         fashion_mnist.unpack(small_fashion, small_fashion / 'out')
     name.write_bytes(gzip.compress(b'other'))
     with pytest.raises(DatasetError, match='should hold 28 bytes'):

@@ -1,6 +1,6 @@
-"""Train AutoFormer-B with inherited weights at 384 × 384; another subnet:
+"""Train AutoFormer-B with inherited weights at 384 × 384.
 
-``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
+For another subnet: ``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
 """
 
 _base_ = './autoformer-tiny_finetune_8xb64-30e_imagenet-384.py'

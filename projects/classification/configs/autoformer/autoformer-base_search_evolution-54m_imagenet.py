@@ -1,4 +1,7 @@
-"""Search AutoFormer-B of 42 to 54 M parameters; of another supernet: ``--cfg-options load_from=FILE``."""
+"""Search AutoFormer-B with 42 to 54 M parameters.
+
+For another supernet: ``--cfg-options load_from=FILE``.
+"""
 
 _base_ = './autoformer-tiny_search_evolution-6m_imagenet.py'
 

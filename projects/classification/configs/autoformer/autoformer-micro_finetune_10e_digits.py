@@ -1,8 +1,8 @@
-"""Train a subnet with inherited weights for 10 more epochs on all training digits; another one:
+"""Train a subnet with inherited weights for 10 more epochs on all training digits.
 
-``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
+For another subnet: ``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
 
-DIR is what ``tools/extract_subnet.py … --out DIR`` wrote.
+DIR is the output of ``tools/extract_subnet.py … --out DIR``.
 """
 
 _base_ = './autoformer-micro_retrain_20e_digits.py'

@@ -1,6 +1,6 @@
-"""Train a small AutoFormer alone on all training digits, about a minute on two cores; tested on the others.
+"""Train a small AutoFormer alone on all training digits, about a minute on two cores. Test on the others.
 
-What a search found: ``--cfg-options model.backbone.arch=SEARCH_DIR/best_arch.json``.
+For a search result: ``--cfg-options model.backbone.arch=SEARCH_DIR/best_arch.json``.
 """
 
 _base_ = ['../../../../configs/_base_/default_runtime.py', '../../../../configs/_base_/datasets/digits.py']
@@ -19,7 +19,7 @@ model = dict(
         loss=dict(type='LabelSmoothLoss', label_smooth_val=0.1),
     ),
 )
-# Nothing is compared any more, so the held-out images are trained on, too.
+# No comparison follows, so train on the held-out images too.
 train_dataloader = dict(
     dataset=dict(_delete_=True, type='vitnas.Digits', split='train', pipeline=_base_.train_pipeline)
 )

@@ -1,4 +1,4 @@
-"""Search of the micro AutoFormer supernet on the 2,000 held-out images, under half of the largest one's MACs."""
+"""Search the micro AutoFormer supernet on the 2,000 held-out images, with at most half of the largest MACs."""
 
 _base_ = './autoformer-micro_supernet_8e_fashion-mnist.py'
 

@@ -1,4 +1,4 @@
-"""The search for at most 2 M MACs with four times the children, of which a random forest picks those to score."""
+"""The search for at most 2 M MACs with four times the children; a random forest picks which of them to score."""
 
 _base_ = './autoformer-micro_search_evolution-2m_digits.py'
 

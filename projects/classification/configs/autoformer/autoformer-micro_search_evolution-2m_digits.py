@@ -1,6 +1,6 @@
 """Search the micro AutoFormer supernet for at most 2 M MACs; seconds on two cores.
 
-Another supernet: ``--cfg-options load_from=FILE``; another limit: ``train_cfg.constraint.macs=None,3e6``.
+For another supernet: ``--cfg-options load_from=FILE``. For another limit: ``train_cfg.constraint.macs=None,3e6``.
 """
 
 _base_ = './autoformer-micro_supernet_40e_digits.py'

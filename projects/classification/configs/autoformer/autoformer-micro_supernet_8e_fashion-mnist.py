@@ -6,7 +6,7 @@ _base_ = ['../../../../configs/_base_/default_runtime.py', '../../../../configs/
 subset = dict(per_class=200, dataset=dict(indices=6000))
 train_dataloader = dict(batch_size=32, dataset=subset)
 holdout_dataloader = dict(dataset=subset)
-# A study reads the last validation, and that of a network trained alone is to be on the test images.
+# A study reads the last validation. For a network trained alone, this must use the test images.
 val_dataloader = dict(_delete_=True, **_base_.test_dataloader)
 
 space = dict(

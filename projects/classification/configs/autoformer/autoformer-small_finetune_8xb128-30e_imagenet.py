@@ -1,6 +1,6 @@
-"""Train AutoFormer-S with inherited weights for 30 more epochs; another subnet:
+"""Train AutoFormer-S with inherited weights for 30 more epochs.
 
-``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
+For another subnet: ``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
 """
 
 _base_ = './autoformer-tiny_finetune_8xb128-30e_imagenet.py'

@@ -1,4 +1,7 @@
-"""Search AutoFormer-S of 18 to 23 M parameters; of another supernet: ``--cfg-options load_from=FILE``."""
+"""Search AutoFormer-S with 18 to 23 M parameters.
+
+For another supernet: ``--cfg-options load_from=FILE``.
+"""
 
 _base_ = './autoformer-tiny_search_evolution-6m_imagenet.py'
 

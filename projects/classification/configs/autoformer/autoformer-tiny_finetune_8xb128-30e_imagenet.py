@@ -1,8 +1,8 @@
-"""Train AutoFormer-T with inherited weights for 30 more epochs; another subnet:
+"""Train AutoFormer-T with inherited weights for 30 more epochs.
 
-``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
+For another subnet: ``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
 
-DIR is what ``tools/extract_subnet.py … --out DIR`` wrote. The learning rate is ours.
+DIR is the output of ``tools/extract_subnet.py … --out DIR``. The learning rate is our choice.
 """
 
 _base_ = './autoformer-tiny_retrain_8xb128-500e_imagenet.py'

@@ -1,8 +1,8 @@
-"""Train AutoFormer-T with inherited weights at 384 × 384; another subnet:
+"""Train AutoFormer-T with inherited weights at 384 × 384.
 
-``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
+For another subnet: ``--cfg-options model.backbone.arch=DIR/arch.json load_from=DIR/weights.safetensors``.
 
-DIR is what ``tools/extract_subnet.py … --out DIR`` wrote. The recipe is DeiT's for 384.
+DIR is the output of ``tools/extract_subnet.py … --out DIR``. The recipe is that of DeiT for 384.
 """
 
 _base_ = './autoformer-tiny_finetune_8xb128-30e_imagenet.py'

@@ -1,4 +1,7 @@
-"""Train the published AutoFormer-T alone; another: ``--cfg-options model.backbone.arch=FILE``, or a zoo name."""
+"""Train the published AutoFormer-T alone.
+
+For another network: ``--cfg-options model.backbone.arch=FILE``, or a zoo name.
+"""
 
 _base_ = './autoformer-tiny_supernet_8xb128-500e_imagenet.py'
 

@@ -1,6 +1,8 @@
-"""Search AutoFormer-T of at most 1.8 G MACs on CIFAR-100; of another supernet: ``--cfg-options load_from=FILE``.
+"""Search AutoFormer-T with at most 1.8 G MACs on CIFAR-100.
 
-The limit is what the evolutionary search of FocusFormer's Tab. 2 found.
+For another supernet: ``--cfg-options load_from=FILE``.
+
+The limit is the size of the network that evolution found in FocusFormer's Tab. 2.
 """
 
 _base_ = './autoformer-tiny_supernet_1xb128-500e_cifar100.py'

@@ -1,7 +1,9 @@
-"""Search AutoFormer-T of 5 to 6 M parameters; of another supernet: ``--cfg-options load_from=FILE``.
+"""Search AutoFormer-T with 5 to 6 M parameters.
 
-Another limit: ``--cfg-options train_cfg.constraint.params=5e6,7e6``. The published code's only default, 18 to 23 M, is
-S's; those of T and B are the published networks' sizes, rounded up.
+For another supernet: ``--cfg-options load_from=FILE``.
+
+For another limit: ``--cfg-options train_cfg.constraint.params=5e6,7e6``. The published code has only the limit of S, 18
+to 23 M. The limits of T and B are the sizes of the published networks, rounded up.
 """
 
 _base_ = './autoformer-tiny_supernet_8xb128-500e_imagenet.py'
@@ -16,9 +18,9 @@ train_cfg = dict(
     generations=20,
     mutations=25,
     crossovers=25,
-    # The published code's: depth and width 0.4, a block's heads and ratio 0.2 (S3's paper prints them the other way).
+    # From the published code: depth and width 0.4, heads and ratio of a block 0.2 (S3's paper swaps these).
     mutation_prob=dict(depth=0.4, stage=0.4, block=0.2),
-    keep_gb=16,  # a process: the 100,000 held-out images are 15 GB when they are decoded
+    keep_gb=16,  # per process: the 100,000 held-out images take 15 GB when decoded
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/autoformer-tiny_supernet_8xb128-500e_imagenet/epoch_500.pth'

@@ -1,4 +1,4 @@
-"""Train the supernet AutoFormer-T on ImageNet-1k by the published recipe, 8 × 128 images a step.
+"""Train the supernet AutoFormer-T on ImageNet-1k by the published recipe, 8 × 128 images per step.
 
 With other batch sizes ``--cfg-options auto_scale_lr.enable=True`` scales the learning rate.
 """

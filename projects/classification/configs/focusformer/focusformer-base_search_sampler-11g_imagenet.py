@@ -1,4 +1,4 @@
-"""Search FocusFormer-B of at most 11 G MACs by the sampler of its supernet; see FocusFormer-Ti's for options."""
+"""Search FocusFormer-B with at most 11 G MACs, using its supernet's sampler. See FocusFormer-Ti for options."""
 
 _base_ = './focusformer-tiny_search_sampler-1.4g_imagenet.py'
 

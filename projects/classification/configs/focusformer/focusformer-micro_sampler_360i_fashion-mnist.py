@@ -1,6 +1,6 @@
-"""Train a sampler on a supernet that is trained already, with any sampler; about a minute on one core.
+"""Train a sampler on a finished supernet, however that was trained; about a minute on one core.
 
-Which one: ``--cfg-options load_from=FILE``. The result is what a search by the sampler reads.
+For another supernet: ``--cfg-options load_from=FILE``. A search with the sampler reads the result.
 """
 
 _base_ = './focusformer-micro_supernet_12e_fashion-mnist.py'
@@ -24,7 +24,7 @@ default_hooks = dict(checkpoint=dict(by_epoch=False, interval=120, save_optimize
 log_processor = dict(by_epoch=False)
 custom_hooks = []
 
-# Nothing else is trained, and rewards are the validation.
+# Nothing else is trained, and the rewards replace validation.
 param_scheduler = None
 val_dataloader = None
 val_evaluator = None

@@ -1,6 +1,6 @@
-"""Search the micro FocusFormer supernet on Fashion-MNIST by evolution for at most 3 M MACs, to compare with.
+"""Search the micro FocusFormer supernet on Fashion-MNIST by evolution for at most 3 M MACs, as a comparison.
 
-Another supernet: ``--cfg-options load_from=FILE``; another limit: ``train_cfg.constraint.macs=None,2e6``.
+For another supernet: ``--cfg-options load_from=FILE``. For another limit: ``train_cfg.constraint.macs=None,2e6``.
 """
 
 _base_ = './focusformer-micro_supernet_12e_fashion-mnist.py'

@@ -1,6 +1,6 @@
-"""Search the micro FocusFormer supernet on Fashion-MNIST by its sampler for at most 2, 3 and 4.5 M MACs.
+"""Search the micro FocusFormer supernet on Fashion-MNIST with its sampler for at most 2, 3 and 4.5 M MACs.
 
-Another supernet: ``--cfg-options load_from=FILE``; other budgets, one or several: ``train_cfg.budgets=3e6``.
+For another supernet: ``--cfg-options load_from=FILE``. For one or several other budgets: ``train_cfg.budgets=3e6``.
 """
 
 _base_ = './focusformer-micro_supernet_12e_fashion-mnist.py'

@@ -1,6 +1,6 @@
-"""Search the micro FocusFormer supernet by its sampler for at most 3, 5 and 7 M MACs; seconds on two cores.
+"""Search the micro FocusFormer supernet with its sampler for at most 3, 5 and 7 M MACs; seconds on two cores.
 
-Another supernet: ``--cfg-options load_from=FILE``; other budgets, one or several: ``train_cfg.budgets=5e6``.
+For another supernet: ``--cfg-options load_from=FILE``. For one or several other budgets: ``train_cfg.budgets=5e6``.
 """
 
 _base_ = './focusformer-micro_supernet_40e_digits.py'

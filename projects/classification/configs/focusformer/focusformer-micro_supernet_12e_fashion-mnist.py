@@ -31,7 +31,7 @@ param_scheduler = [
 ]
 default_hooks = dict(checkpoint=dict(interval=4))
 custom_hooks = [
-    # As for the digits: six times 60 iterations, where the paper has 1,600.
+    # As for the digits: six times 60 iterations; the paper has 1,600.
     dict(
         type='vitnas.SamplerTrainHook',
         interval=2,

@@ -37,8 +37,8 @@ custom_hooks = [
         type='vitnas.SamplerTrainHook',
         interval=5,
         iterations=50,
-        # Budgets reach over a factor of 6, not of 2, and there are 400 iterations, where the paper has 1,600: so
-        # missing the budget weighs more than its 0.07, and the options against noise are on.
+        # Budgets cover a factor of 6, not 2, and there are 400 iterations, not the paper's 1,600. So the penalty for
+        # missing the budget is larger than the paper's 0.07, and the options against noise are on.
         beta=1.0,
         num_archs=8,
         baseline=0.9,

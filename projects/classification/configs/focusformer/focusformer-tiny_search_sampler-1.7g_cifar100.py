@@ -1,6 +1,7 @@
-"""Search FocusFormer-Ti of at most 1.7 G MACs (the paper's Tab. 2) on CIFAR-100 by the sampler of its supernet.
+"""Search FocusFormer-Ti with at most 1.7 G MACs (the paper's Tab. 2) on CIFAR-100, using its supernet's sampler.
 
-Another supernet: ``--cfg-options load_from=FILE``; other budgets, one or several: ``train_cfg.budgets=1.4e9,1.7e9``.
+For another supernet: ``--cfg-options load_from=FILE``.
+For one or several other budgets: ``train_cfg.budgets=1.4e9,1.7e9``.
 """
 
 _base_ = './focusformer-tiny_supernet_1xb128-500e_cifar100.py'

@@ -9,7 +9,7 @@ _base_ = [
 model = dict(head=dict(num_classes=100))
 optim_wrapper = dict(
     optimizer=dict(lr=5e-4 * 128 / 512),
-    paramwise_cfg=dict(custom_keys=dict(peg=dict(decay_mult=0.0))),  # as in Twins, of the same encoding
+    paramwise_cfg=dict(custom_keys=dict(peg=dict(decay_mult=0.0))),  # as in Twins, which has the same encoding
 )
 auto_scale_lr = dict(base_batch_size=128)
 custom_hooks = [

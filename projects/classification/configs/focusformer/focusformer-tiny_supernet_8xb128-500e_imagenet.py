@@ -1,4 +1,4 @@
-"""Train the supernet FocusFormer-Ti on ImageNet-1k by the paper's recipe, 8 × 128 images a step.
+"""Train the supernet FocusFormer-Ti on ImageNet-1k by the paper's recipe, 8 × 128 images per step.
 
 With other batch sizes ``--cfg-options auto_scale_lr.enable=True`` scales the learning rate.
 """
@@ -12,7 +12,7 @@ _base_ = [
 train_dataloader = dict(sampler=dict(_delete_=True, type='DefaultSampler', shuffle=True))  # no repeated augmentation
 optim_wrapper = dict(
     paramwise_cfg=dict(custom_keys=dict(peg=dict(decay_mult=0.0)))
-)  # as in Twins, of the same encoding
+)  # as in Twins, which has the same encoding
 custom_hooks = [
     dict(type='vitnas.SupernetReportHook', interval=25, num_random=3),
     dict(

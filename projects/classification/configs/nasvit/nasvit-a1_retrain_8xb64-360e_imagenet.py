@@ -1,4 +1,7 @@
-"""Train NASViT-A1 of the paper's Tab. 13 alone; another: ``--cfg-options model.backbone.arch=FILE``, or a zoo name."""
+"""Train NASViT-A1 (the paper's Tab. 13) alone.
+
+For another network: ``--cfg-options model.backbone.arch=FILE``, or a zoo name.
+"""
 
 _base_ = [
     '../../../../configs/supernets/nasvit.py',

@@ -1,4 +1,4 @@
-"""NASViT's remedies on a micro AutoFormer: switchable scaling, projected gradients, and the meter of conflicts."""
+"""NASViT's remedies on a micro AutoFormer: switchable scaling, projected gradients, and the conflict meter."""
 
 _base_ = '../autoformer/autoformer-micro_supernet_40e_digits.py'
 

@@ -1,4 +1,4 @@
-"""The control of the micro NASViT: the same stages of convolutions only (paper, Tab. 8)."""
+"""The micro NASViT's control without transformers: the same stages with convolutions only (paper, Tab. 8)."""
 
 _base_ = './nasvit-micro_supernet_30e_digits.py'
 

@@ -7,7 +7,7 @@ _base_ = [
 ]
 
 # The first 6,000 training images, 100 of each class held out, and one weak operation of RandAugment (Tab. 5), which
-# wants three channels.
+# needs three channels.
 train_pipeline = [
     *_base_.train_pipeline[:-1],
     dict(type='NumpyToPIL'),
@@ -27,7 +27,7 @@ train_dataloader = dict(dataset=dict(per_class=100, dataset=dict(indices=6000, p
 val_dataloader = dict(dataset=dict(per_class=100, dataset=dict(indices=6000)))
 
 model = dict(backbone=dict(space=dict(_delete_=True, **_base_.space)), head=dict(num_classes=10, topk=(1,)))
-# As on the digits: a short training distils KL, and projects after a quarter of it.
+# As on the digits: a short training distills with KL, and projects after its first quarter.
 rule = dict(distill=dict(type='vitnas.KLDivergence'), conflict=dict(start=0.25))
 train_cfg = dict(max_epochs=6, val_interval=6, rule=rule)
 optim_wrapper = dict(optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.0), clip_grad=dict(max_norm=5.0))

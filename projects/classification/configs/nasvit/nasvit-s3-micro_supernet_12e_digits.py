@@ -1,4 +1,4 @@
-"""NASViT's remedies on a micro S3: switchable scaling, projected gradients, and the meter of conflicts."""
+"""NASViT's remedies on a micro S3: switchable scaling, projected gradients, and the conflict meter."""
 
 _base_ = '../s3/s3-micro_supernet_12e_digits.py'
 

@@ -1,6 +1,6 @@
-"""Search NASViT's front of accuracy and MACs up to 800 M: 1,024 evaluations teach a forest, 10,240 are predicted.
+"""Search NASViT's front of accuracy and MACs up to 800 M: 1,024 evaluations train a forest, which predicts 10,240.
 
-The winners are used as they are, with the supernet's weights: ``tools/extract_subnet.py --recalibrate 16``.
+The winners inherit the supernet's weights without retraining: ``tools/extract_subnet.py --recalibrate 16``.
 """
 
 _base_ = './nasvit_supernet_8xb64-360e_imagenet.py'

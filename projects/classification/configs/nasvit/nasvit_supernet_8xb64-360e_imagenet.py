@@ -6,7 +6,7 @@ _base_ = [
     '../../../../configs/_base_/schedules/nasvit_bs512_360e.py',
 ]
 
-# 83.2 % of ImageNet, 83.3 in the paper, at 456 × 456: the images that the supernet sees are resized for it.
+# 83.2 % on ImageNet (83.3 in the paper) at 456 × 456. The teacher gets the supernet's images, resized to this.
 weights = (
     'https://download.openmmlab.com/mmclassification/v0/efficientnet/'
     'efficientnet-b5_3rdparty_8xb32_in1k_20220119-e9814430.pth'

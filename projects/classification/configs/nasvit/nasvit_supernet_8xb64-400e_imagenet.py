@@ -1,4 +1,4 @@
-"""Train NASViT's supernet as its published code does: other scaling, two teachers, projection from epoch 101 on."""
+"""Train NASViT's supernet as the published code does: other scaling, two teachers, projection from epoch 101."""
 
 _base_ = './nasvit_supernet_8xb64-360e_imagenet.py'
 
@@ -24,11 +24,11 @@ train_cfg = dict(
         conflict=dict(cap=2.0, eps=1e-6, clip_subnets=1.0, start=101 / 400),
     ),
 )
-param_scheduler = [  # the cosine counts from the first epoch on, not from the end of the warm-up
+param_scheduler = [  # the cosine counts from the first epoch, not from the end of the warm-up
     dict(type='LinearLR', start_factor=1 / 600, by_epoch=True, end=5, convert_to_iter_based=True),
     dict(type='CosineAnnealingLR', eta_min=5e-6, by_epoch=True, begin=0, end=400, convert_to_iter_based=True),
 ]
-# 64 batches of 64; there of the images that are trained on, here of the held-out ones.
+# 64 batches of 64. The published code uses training images, this config held-out ones.
 images = {**_base_.val_dataloader, 'batch_size': 64}
 custom_hooks = [
     dict(type='vitnas.SupernetReportHook', interval=10, num_random=3),

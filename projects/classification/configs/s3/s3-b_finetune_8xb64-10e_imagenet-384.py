@@ -1,4 +1,7 @@
-"""Train S3-B at 384 × 384 for 10 epochs from its weights at 224; others: ``--cfg-options load_from=FILE``."""
+"""Train S3-B at 384 × 384 for 10 epochs from its weights at 224.
+
+For other weights: ``--cfg-options load_from=FILE``.
+"""
 
 _base_ = './s3-s_finetune_8xb64-10e_imagenet-384.py'
 

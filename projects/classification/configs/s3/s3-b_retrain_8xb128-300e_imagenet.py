@@ -1,4 +1,7 @@
-"""Train the published S3-B alone; another: ``--cfg-options model.backbone.arch=FILE``, or a zoo name."""
+"""Train the published S3-B alone.
+
+For another network: ``--cfg-options model.backbone.arch=FILE``, or a zoo name.
+"""
 
 _base_ = './s3-t_retrain_8xb128-300e_imagenet.py'
 

@@ -1,4 +1,4 @@
-"""Search the micro S3 in the space before it is searched; elsewhere: ``model.backbone.space`` and ``load_from``."""
+"""Search the micro S3 in the initial space. For another space, set ``model.backbone.space`` and ``load_from``."""
 
 _base_ = './s3-micro_supernet_8e_fashion-mnist.py'
 

@@ -1,4 +1,4 @@
-"""Search a micro S3 for the scenes of digits: at most 7 M MACs at 56 × 56, which at 96 × 128 are about 26 M."""
+"""Search a micro S3 for the scenes of digits: at most 7 M MACs at 56 × 56, about 26 M at 96 × 128."""
 
 _base_ = './s3-micro_supernet_120e_drawn-digits.py'
 

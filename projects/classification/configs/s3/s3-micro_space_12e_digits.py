@@ -1,7 +1,7 @@
 """Search the search space of a micro S3 on the embedded digits, then in it; a few minutes on two cores.
 
-Everything that the paper does, small: three times a supernet, 200 architectures drawn from it, and a step of every
-dimension; then a supernet of the evolved space, and an evolution search in it.
+A small version of the whole paper. Three times: train a supernet, draw 200 architectures from it, move every dimension.
+Then train a supernet of the evolved space and search it by evolution.
 """
 
 _base_ = './s3-micro_supernet_12e_digits.py'
@@ -12,8 +12,8 @@ space_search = dict(
     num_samples=200,
     evolution=dict(
         steps=dict(depth=1, embed_dim=16, num_heads=1, mlp_ratio=0.5, window_size=2),
-        threshold=1.0,  # errors of small networks on few images differ more than on ImageNet
-        top=0.2,  # a share: under a limit of MACs some choices are rare, and 50 of them would be all
+        threshold=1.0,  # errors of small networks on few images vary more than on ImageNet
+        top=0.2,  # a share: under a MACs limit, some choices are rare, and the best 50 would be all of them
     ),
     search=dict(
         type='vitnas.EvolutionSearchLoop',

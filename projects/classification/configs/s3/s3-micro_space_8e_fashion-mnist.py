@@ -1,4 +1,4 @@
-"""Search the search space of a micro S3 on 4,000 images of Fashion-MNIST, then in it; what the method's study runs."""
+"""Search the search space of a micro S3 on 4,000 images of Fashion-MNIST, then in it; used by the study."""
 
 _base_ = './s3-micro_supernet_8e_fashion-mnist.py'
 
@@ -8,8 +8,8 @@ space_search = dict(
     num_samples=300,
     evolution=dict(
         steps=dict(depth=1, embed_dim=16, num_heads=1, mlp_ratio=0.5, window_size=2),
-        threshold=1.0,  # errors of small networks on few images differ more than on ImageNet
-        top=0.2,  # a share: under a limit of MACs some choices are rare, and 50 of them would be all
+        threshold=1.0,  # errors of small networks on few images vary more than on ImageNet
+        top=0.2,  # a share: under a MACs limit, some choices are rare, and the best 50 would be all of them
     ),
     search=dict(
         type='vitnas.EvolutionSearchLoop',

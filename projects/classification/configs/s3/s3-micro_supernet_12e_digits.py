@@ -1,4 +1,4 @@
-"""A micro S3 supernet on the embedded digits: the space before it is searched; a minute on one core."""
+"""A micro S3 supernet on the embedded digits: the initial space; a minute on one core."""
 
 _base_ = ['../../../../configs/supernets/s3.py', '../../../../configs/_base_/datasets/digits.py']
 

@@ -1,8 +1,8 @@
-"""A micro S3 supernet on 4,000 images of Fashion-MNIST: the space before it is searched."""
+"""A micro S3 supernet on 4,000 images of Fashion-MNIST: the initial space."""
 
 _base_ = ['../../../../configs/supernets/s3.py', '../../../../configs/_base_/datasets/fashion_mnist.py']
 
-# The first 5,000 training images, 100 of each class held out; architectures are compared on the held-out ones.
+# The first 5,000 training images, 100 of each class held out. The held-out images compare architectures.
 subset = dict(per_class=100, dataset=dict(indices=5000))
 train_dataloader = dict(batch_size=64, dataset=subset)
 val_dataloader = dict(dataset=subset)

@@ -1,7 +1,9 @@
-"""Train S3-S at 384 × 384 for 10 epochs from its weights at 224; others: ``--cfg-options load_from=FILE``.
+"""Train S3-S at 384 × 384 for 10 epochs from its weights at 224.
 
-Epochs, learning rate and weight decay are the paper's. Windows grow with the images, 7 to 12 and 14 to 24, and their
-tables are interpolated.
+For other weights: ``--cfg-options load_from=FILE``.
+
+Epochs, learning rate and weight decay are the paper's. Windows grow with the images, from 7 to 12 and from 14 to 24.
+Their bias tables are interpolated.
 """
 
 _base_ = './s3-s_retrain_8xb128-300e_imagenet.py'

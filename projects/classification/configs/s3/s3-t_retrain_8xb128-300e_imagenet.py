@@ -1,4 +1,7 @@
-"""Train the published S3-T alone; another: ``--cfg-options model.backbone.arch=FILE``, or a zoo name."""
+"""Train the published S3-T alone.
+
+For another network: ``--cfg-options model.backbone.arch=FILE``, or a zoo name.
+"""
 
 _base_ = [
     '../../../../configs/supernets/s3.py',

@@ -1,7 +1,8 @@
-"""Search S3's search space on ImageNet-1k, and then S3-T in it: the paper's whole pipeline from one command.
+"""Search S3's search space on ImageNet-1k, then S3-T in it: the paper's whole pipeline with one command.
 
-Four supernets of 300 epochs, 8 × 128 images a step. The first space has 4.6 to 18.8 G MACs, so hardly an architecture
-of it meets S3-T's 4.7 G: architectures are drawn up to S3-S's 9.5 G, and only the evolved space is searched to 4.7 G.
+It trains four supernets for 300 epochs with 8 × 128 images per step. The first space has 4.6 to 18.8 G MACs, so hardly
+any architecture meets S3-T's 4.7 G. So the limit for drawn architectures is S3-S's 9.5 G, and only the final search has
+4.7 G.
 """
 
 _base_ = [
@@ -14,7 +15,7 @@ runner_type = 'vitnas.SpaceSearch'
 space_search = dict(
     iterations=3,
     num_samples=1000,
-    # A step of num_heads is one of the paper's q-k-v dimension: 64 = 2 heads of 32.
+    # One step of num_heads is one step of the paper's q-k-v dimension: 64 = 2 heads of 32.
     evolution=dict(
         steps=dict(depth=1, embed_dim=64, num_heads=2, mlp_ratio=0.5, window_size=7),
         threshold=0.4,
@@ -30,6 +31,6 @@ space_search = dict(
         mutations=25,
         crossovers=25,
         mutation_prob=dict(depth=0.2, stage=0.2, block=0.4),
-        keep_gb=16,  # a process: the 100,000 held-out images are 15 GB when they are decoded
+        keep_gb=16,  # per process: the 100,000 held-out images take 15 GB when decoded
     ),
 )

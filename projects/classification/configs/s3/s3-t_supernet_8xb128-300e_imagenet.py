@@ -1,6 +1,7 @@
-"""Train the supernet of the evolved space on ImageNet-1k; of another: ``--cfg-options model.backbone.space=FILE``.
+"""Train the supernet of the evolved space on ImageNet-1k.
 
-The space search trains this one by itself; this is for a space that one has, or wants to train longer.
+For another space: ``--cfg-options model.backbone.space=FILE``. The space search already trains this supernet. Use this
+config for your own space, or to train longer.
 """
 
 _base_ = [

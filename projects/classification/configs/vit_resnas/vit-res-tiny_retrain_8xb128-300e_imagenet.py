@@ -1,6 +1,6 @@
-"""Train ViT-Res-Tiny, the network that ViT-ResNAS starts from, alone; without residual reductions, as in Tab. 1:
+"""Train ViT-Res-Tiny, the network that ViT-ResNAS starts from, alone.
 
-``--cfg-options model.backbone.shortcut=False``.
+Without residual reductions, as in Tab. 1: ``--cfg-options model.backbone.shortcut=False``.
 """
 
 _base_ = './vit-resnas-tiny_retrain_8xb128-300e_imagenet.py'

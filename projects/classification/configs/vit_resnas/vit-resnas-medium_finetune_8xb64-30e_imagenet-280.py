@@ -1,7 +1,9 @@
-"""Train ViT-ResNAS-Medium at 280 × 280 for 30 epochs from its weights at 224; others: ``--cfg-options load_from=FILE``.
+"""Train ViT-ResNAS-Medium at 280 × 280 for 30 epochs from its weights at 224.
 
-Batch size, learning rate and weight decay are the paper's. The published scripts have half the batch, and a rule that
-halves the learning rate with it. Positions are interpolated.
+For other weights: ``--cfg-options load_from=FILE``.
+
+Batch size, learning rate and weight decay are the paper's. The published scripts use half the batch size, and a rule
+that halves the learning rate with it. Positions are interpolated.
 """
 
 _base_ = './vit-resnas-medium_retrain_8xb128-300e_imagenet.py'
@@ -21,5 +23,5 @@ model = dict(backbone=dict(img_size=size, drop_path_rate=0.75))
 load_from = 'work_dirs/vit-resnas-medium_retrain_8xb128-300e_imagenet/epoch_300.pth'
 train_cfg = dict(max_epochs=30, val_interval=5)
 optim_wrapper = dict(optimizer=dict(lr=5e-6, weight_decay=1e-8))
-param_scheduler = None  # the learning rate is constant: its least value is the same
+param_scheduler = None  # constant learning rate: the published minimum equals it
 auto_scale_lr = dict(base_batch_size=512)

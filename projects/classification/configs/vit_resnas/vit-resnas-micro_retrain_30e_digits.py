@@ -1,4 +1,4 @@
-"""Train the searched micro ViT-ResNAS alone on the digits, all 1,442 training images, with labels of tokens."""
+"""Train the searched micro ViT-ResNAS alone on the digits, all 1,442 training images, with token labeling."""
 
 _base_ = './vit-resnas-micro_supernet_30e_digits.py'
 

@@ -1,4 +1,4 @@
-"""Search the micro ViT-ResNAS supernet on the digits for at most 10.8 M MACs, 8.6 M of which are the stem's."""
+"""Search the micro ViT-ResNAS supernet on the digits for at most 10.8 M MACs, of which the stem takes 8.6 M."""
 
 _base_ = './vit-resnas-micro_supernet_30e_digits.py'
 

@@ -1,4 +1,4 @@
-"""A micro ViT-ResNAS supernet on the embedded digits: eight architectures a step; about two minutes on two cores."""
+"""A micro ViT-ResNAS supernet on the embedded digits: eight architectures per step; about two minutes on two cores."""
 
 _base_ = [
     '../../../../configs/supernets/vit_resnas.py',
@@ -6,7 +6,7 @@ _base_ = [
     '../../../../configs/spaces/vit_resnas_micro.py',
 ]
 
-# 4 × 4 patches of 14, then 2 × 2, which have labels of their own.
+# 4 × 4 patches of 14, then 2 × 2 tokens, which have their own labels.
 size = 56
 train_pipeline = [
     dict(type='Resize', scale=size, interpolation='bicubic'),

@@ -1,4 +1,4 @@
-"""A micro ViT-ResNAS supernet on 4,000 images of Fashion-MNIST, eight architectures a step; minutes on one core."""
+"""A micro ViT-ResNAS supernet on 4,000 images of Fashion-MNIST, eight architectures per step; minutes on one core."""
 
 _base_ = [
     '../../../../configs/supernets/vit_resnas.py',

@@ -1,4 +1,7 @@
-"""Train the published ViT-ResNAS-Tiny alone; another: ``--cfg-options model.backbone.arch=FILE``, or a zoo name."""
+"""Train the published ViT-ResNAS-Tiny alone.
+
+For another network: ``--cfg-options model.backbone.arch=FILE``, or a zoo name.
+"""
 
 _base_ = [
     '../../../../configs/supernets/vit_resnas.py',
@@ -16,4 +19,4 @@ train_dataloader = dict(
 )
 val_dataloader = dict(_delete_=True, **_base_.test_dataloader)
 find_unused_parameters = False
-custom_hooks = [dict(type='EMAHook', momentum=4e-5)]  # as published; what is validated and kept as the result
+custom_hooks = [dict(type='EMAHook', momentum=4e-5)]  # as published; validation and result use these weights

@@ -1,6 +1,6 @@
-"""Search ViT-ResNAS-Tiny: no more MACs than ViT-Res-Tiny has; 3,350 evaluations on 25,000 held-out images.
+"""Search ViT-ResNAS-Tiny: at most the MACs of ViT-Res-Tiny, 3,350 evaluations on 25,000 held-out images.
 
-The published code also wants at least 0.975 of it: ``--cfg-options train_cfg.constraint.macs=1.7495e9,1.7944e9``.
+The published code also requires at least 0.975 of them: ``--cfg-options train_cfg.constraint.macs=1.7495e9,1.7944e9``.
 """
 
 _base_ = './vit-resnas-tiny_supernet_8xb128-120e_imagenet.py'
@@ -17,7 +17,7 @@ train_cfg = dict(
     mutations=75,
     crossovers=75,
     mutation_prob=0.3,
-    keep_gb=4,  # a process: the held-out images are 3.8 GB when they are decoded
+    keep_gb=4,  # per process: the held-out images take 3.8 GB when decoded
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/vit-resnas-tiny_supernet_8xb128-120e_imagenet/epoch_120.pth'

@@ -1,6 +1,9 @@
-"""Train ViTAS-DeiT-B alone (App. A.1); another: ``--cfg-options model.backbone.arch=FILE``, or a zoo name.
+"""Train ViTAS-DeiT-B alone (App. A.1).
 
-The paper's learning rate of 0.05 is taken for a slip: DeiT's, which it says it follows, is 1e-3 for this batch.
+For another network: ``--cfg-options model.backbone.arch=FILE``, or a zoo name.
+
+We treat the paper's learning rate of 0.05 as a typo: the paper says that it follows DeiT, which has 1e-3 for this
+batch.
 """
 
 _base_ = './vitas-twins-small_retrain_8xb128-300e_imagenet.py'

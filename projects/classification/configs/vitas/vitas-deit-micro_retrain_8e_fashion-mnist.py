@@ -1,4 +1,4 @@
-"""Train what was found by the search alone, on the images that its superformer was trained on."""
+"""Train the search result alone, on the same images as its superformer."""
 
 _base_ = './vitas-deit-micro_supernet_40e_fashion-mnist.py'
 
@@ -9,6 +9,6 @@ param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=1, convert_to_iter_based=True),
     dict(type='CosineAnnealingLR', eta_min=0.0, by_epoch=True, begin=1, end=8, convert_to_iter_based=True),
 ]
-# A study reads the last validation, and that of a network trained alone is to be on the test images.
+# A study reads the last validation. For a network trained alone, this must use the test images.
 val_dataloader = dict(_delete_=True, **_base_.test_dataloader)
 find_unused_parameters = False

@@ -1,7 +1,7 @@
-"""Train ViTAS's superformer of the DeiT-tiny space on ImageNet-1k (Tab. 2, Tab. 5).
+"""Train ViTAS's superformer for the DeiT-tiny space on ImageNet-1k (Tab. 2, Tab. 5).
 
-The small one: ``--cfg-options model.backbone.space=vitas-deit-small``; identities at any place, as in the ablation:
-``vitas-deit-tiny-free``; one class token for all patches: ``model.backbone.private_token=False``.
+For the small space: ``--cfg-options model.backbone.space=vitas-deit-small``. For identities at any position, as in the
+ablation: ``vitas-deit-tiny-free``. For one class token for all patches: ``model.backbone.private_token=False``.
 """
 
 _base_ = [

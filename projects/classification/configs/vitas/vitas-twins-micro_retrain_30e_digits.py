@@ -1,10 +1,10 @@
-"""Train what was found by the search alone on all training digits; tested on the others."""
+"""Train the search result alone on all training digits. Test on the test digits."""
 
 _base_ = './vitas-twins-micro_supernet_30e_digits.py'
 
 arch = 'work_dirs/vitas-twins-micro_search_nsga2-2m_digits/best_arch.json'
 model = dict(backbone=dict(space=None, arch=arch))
-# Nothing is compared any more, so the held-out images are trained on, too.
+# No comparison follows, so train on the held-out images too.
 train_dataloader = dict(
     dataset=dict(_delete_=True, type='vitnas.Digits', split='train', pipeline=_base_.train_pipeline)
 )

@@ -1,7 +1,7 @@
-"""Train what the search in the Twins-small space found alone (App. A.1); another: ``model.backbone.arch=FILE``.
+"""Train the result of the search in the Twins-small space alone (App. A.1).
 
-Twins-SVT-S itself: ``--cfg-options model.backbone.arch=twins-svt-s``. Stochastic depth is 0.1, 0.2, 0.3 and 0.5 for
-tiny, small, base and large.
+For another network: ``--cfg-options model.backbone.arch=FILE``, or ``twins-svt-s`` for Twins-SVT-S itself. Stochastic
+depth is 0.1, 0.2, 0.3 and 0.5 for tiny, small, base and large.
 """
 
 _base_ = [

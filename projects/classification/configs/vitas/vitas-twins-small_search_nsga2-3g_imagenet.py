@@ -1,6 +1,6 @@
-"""Search ViTAS-Twins-S of at most 3.0 G MACs by NSGA-II: 40 generations of 50 (App. A.3).
+"""Search ViTAS-Twins-S with at most 3.0 G MACs by NSGA-II: 40 generations of 50 (App. A.3).
 
-Another supernet: ``--cfg-options load_from=FILE``; another limit: ``train_cfg.constraint.macs=None,1.4e9``.
+For another supernet: ``--cfg-options load_from=FILE``. For another limit: ``train_cfg.constraint.macs=None,1.4e9``.
 """
 
 _base_ = './vitas-twins-small_supernet_8xb128-300e_imagenet.py'
@@ -13,7 +13,7 @@ train_cfg = dict(
     population=50,
     parents=20,
     generations=40,
-    keep_gb=8,  # a process: the 50,000 held-out images are 8 GB when they are decoded
+    keep_gb=8,  # per process: the 50,000 held-out images take 8 GB when decoded
 )
 train_dataloader = dict(_delete_=True, **_base_.val_dataloader)  # the held-out part of the training set
 load_from = 'work_dirs/vitas-twins-small_supernet_8xb128-300e_imagenet/epoch_300.pth'

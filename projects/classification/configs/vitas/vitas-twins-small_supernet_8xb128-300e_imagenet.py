@@ -1,6 +1,6 @@
-"""Train ViTAS's superformer of the Twins-small space on ImageNet-1k (Tab. 1, Tab. 5).
+"""Train ViTAS's superformer for the Twins-small space on ImageNet-1k (Tab. 1, Tab. 5).
 
-Another size: ``--cfg-options model.backbone.space=vitas-twins-base``, or ``-large``.
+For another size: ``--cfg-options model.backbone.space=vitas-twins-base``, or ``-large``.
 """
 
 _base_ = [

@@ -1,4 +1,4 @@
-"""Cascade Mask R-CNN on S3-T, 12 epochs: the recipe and the heads of Swin, as S3 has them (arXiv 2111.14725, App. C).
+"""Cascade Mask R-CNN on S3-T, 12 epochs: recipe and heads of Swin, as in S3 (arXiv 2111.14725, App. C).
 
 vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
@@ -27,7 +27,7 @@ bbox_heads = [
     for stds in ([0.1, 0.1, 0.2, 0.2], [0.05, 0.05, 0.1, 0.1], [0.033, 0.033, 0.067, 0.067])
 ]
 model = dict(
-    # No drop path for T in 12 epochs, as in Swin's repository; 0.2 in 36, and for S; 0.3 for B.
+    # No drop path for T in 12 epochs, as in Swin's repository. T in 36 epochs and S have 0.2, B has 0.3.
     backbone=dict(_delete_=True, type='vitnas.S3', arch='s3-t', out_indices=(0, 1, 2, 3), drop_path_rate=0.0),
     neck=dict(in_channels='auto'),
     roi_head=dict(bbox_head=bbox_heads),

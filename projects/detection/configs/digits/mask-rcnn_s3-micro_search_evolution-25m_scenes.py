@@ -1,6 +1,6 @@
-"""Search the elastic Mask R-CNN by the mask mAP of held-out scenes, for a backbone of at most 25 M MACs at 96 x 128.
+"""Search the elastic Mask R-CNN by the mask mAP of held-out scenes, for a backbone with at most 25 M MACs at 96 x 128.
 
-Another limit: ``--cfg-options train_cfg.constraint.macs=None,18e6``. Then ``tools/extract_subnet.py`` cuts the
+For another limit: ``--cfg-options train_cfg.constraint.macs=None,18e6``. Then ``tools/extract_subnet.py`` cuts the
 winner's whole detector out of the supernet.
 """
 
@@ -22,4 +22,4 @@ train_cfg = dict(
 )
 train_dataloader = dict(_delete_=True, **_base_.holdout_dataloader)
 load_from = 'work_dirs/mask-rcnn_s3-micro_supernet_8e_scenes/epoch_8.pth'
-model = dict(backbone=dict(init_cfg=None))  # its weights are the supernet's
+model = dict(backbone=dict(init_cfg=None))  # the supernet has its weights

@@ -1,6 +1,6 @@
 """A Mask R-CNN whose backbone is elastic, trained on four fifths of the scenes by the sandwich rule.
 
-Its backbone starts from the supernet of ``s3-micro_supernet_120e_drawn-digits.py``, whole.
+Its backbone starts from the whole supernet of ``s3-micro_supernet_120e_drawn-digits.py``.
 """
 
 _base_ = ['./mask-rcnn_s3-micro_fpn_4e_scenes.py', '../../../../configs/spaces/s3_micro_scenes.py']
@@ -17,7 +17,7 @@ param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=False, end=40),
     dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, end=8, convert_to_iter_based=True),
 ]
-# A fifth of the training scenes is held out: what the supernet is watched on, and what a search compares candidates on.
+# A held-out fifth of the training scenes validates the supernet and compares the candidates of a search.
 train_dataloader = dict(dataset=dict(_delete_=True, **_base_.supernet_dataset))
 val_dataloader = dict(_delete_=True, **_base_.holdout_dataloader)
 val_evaluator = dict(_delete_=True, **_base_.holdout_evaluator)

@@ -9,7 +9,7 @@ _base_ = 'mmseg::segformer/segformer_mit-b0_8xb1-160k_cityscapes-1024x1024.py'
 custom_imports = dict(imports=['vitnas_core'], allow_failed_imports=False)
 
 model = dict(
-    # The last stage of each stride, 4 to 64; the paper does not say which. Without stage 7 its weights would not train.
+    # The last stage of each stride, 4 to 64; the paper names none. Without stage 7, its weights would get no gradient.
     backbone=dict(
         _delete_=True,
         type='vitnas.NASViT',

@@ -1,4 +1,4 @@
-"""Semantic FPN on S3-B; everything else is as for S3-T."""
+"""Semantic FPN on S3-B; everything else as for S3-T."""
 
 _base_ = './s3-t_fpn_8xb4-80k_ade20k-512x512.py'
 
