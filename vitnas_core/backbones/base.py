@@ -18,6 +18,9 @@ from .depths import layer_depths
 from .mixed import Mixture, run_sliced
 from .module import ArchRef, ElasticModule
 
+FAMILIES: dict[str, type[ElasticBackbone]] = {}
+"""Family name of architecture files → backbone. A class with a ``schema`` enters itself when it is defined."""
+
 
 class ElasticBackbone(ElasticModule):
     """A backbone that runs any architecture of its space; a fixed network is a space of one.
@@ -41,6 +44,19 @@ class ElasticBackbone(ElasticModule):
         super().__init__(given)
         self.output_axes: tuple[Axis, ...] = ()
         self.strides: tuple[int, ...] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Enter a family in :data:`FAMILIES`.
+
+        Raises:
+            VitnasError: Another class has the name of this family.
+        """
+        super().__init_subclass__(**kwargs)
+        if 'schema' in cls.__dict__:
+            names = [f'{known.__module__}.{known.__qualname__}' for known in (FAMILIES.get(cls.family, cls), cls)]
+            if names[0] != names[1]:  # a module that is loaded again, as in a notebook, replaces its own class
+                raise VitnasError(f'family {cls.family!r} of {names[1]} is taken by {names[0]}; name it otherwise')
+            FAMILIES[cls.family] = cls
 
     # what a family writes
 

@@ -96,6 +96,8 @@ class ElasticModule(BaseModule):
     def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__(given['init_cfg'])
         arch, space, name = given['arch'], given['space'], type(self).__name__
+        if not hasattr(type(self), 'schema'):
+            raise TypeError(f'{name} should have a `schema`, the choices of its family, and `cost_of`, what they cost')
         if (arch is None) == (space is None):
             raise VitnasError(
                 f'{name} should be given either `arch` or `space`, but got arch={arch!r}, space={space!r}'
@@ -130,6 +132,8 @@ class ElasticModule(BaseModule):
             cls.defaults = {own.name: own.default for own in given if own.name not in _NO_SETTINGS}
             asked = inspect.signature(cls.cost_of).parameters.values()
             cls.cost_settings = tuple(own.name for own in asked if own.kind is own.KEYWORD_ONLY)
+            if missing := [name for name in cls.cost_settings if name not in cls.defaults]:
+                raise TypeError(f'{cls.__name__} should take {", ".join(missing)}, which its cost depends on')
             cls.cost_defaults = cls.check_settings({name: cls.defaults[name] for name in cls.cost_settings})
 
     # what a family writes
@@ -137,6 +141,10 @@ class ElasticModule(BaseModule):
     @abstractmethod
     def widths(self, network: Any) -> Iterator[tuple[Axis, int]]:
         """How wide each axis is in an architecture; axes of absent blocks may be left out."""
+
+    @abstractmethod
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run what is active."""
 
     def check_weights(self, network: Any) -> None:
         """Refuse an architecture that the settings do not allow, whose choices fit.
