@@ -109,7 +109,7 @@ class ElasticModule(BaseModule):
             if arch is not None and given[setting] is not None:
                 raise VitnasError(f'`{setting}` is for a `space`; a fixed `arch` stores what it uses')
         own = self.defaults.keys() - set(self.space_settings)
-        self.settings = self.check_settings({key: value for key, value in given.items() if key in own})
+        self.settings = self._check_settings({key: value for key, value in given.items() if key in own})
         self.schema.check_space(self.space)
         self.largest: Any = self.schema.read(self.space.largest())
         """The typed choices of the largest architecture, which size the weights."""
@@ -134,7 +134,7 @@ class ElasticModule(BaseModule):
             cls.cost_settings = tuple(own.name for own in asked if own.kind is own.KEYWORD_ONLY)
             if missing := [name for name in cls.cost_settings if name not in cls.defaults]:
                 raise TypeError(f'{cls.__name__} should take {", ".join(missing)}, which its cost depends on')
-            cls.cost_defaults = cls.check_settings({name: cls.defaults[name] for name in cls.cost_settings})
+            cls.cost_defaults = cls._check_settings({name: cls.defaults[name] for name in cls.cost_settings})
 
     # what a family writes
 
@@ -176,7 +176,7 @@ class ElasticModule(BaseModule):
         return nn.Parameter(torch.zeros([size.most if isinstance(size, Axis) else size for size in shape]))
 
     @classmethod
-    def check_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def _check_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings as they are used.
 
         Raises:
@@ -202,37 +202,23 @@ class ElasticModule(BaseModule):
             ArchError: The architecture does not fit the weights; the active one stays.
         """
         loaded, network = self.load(arch)
-        self.switch(loaded, network)
+        self.active.switch(self, loaded, network)
         self.active.mixture = None
 
-    def switch(self, arch: Arch, network: Any) -> None:
-        """Activate an architecture that fits, given its typed choices too."""
-        for axis, width in self.widths(network):
-            axis.set(width)
-        self.active.arch, self.active.network = arch, network
-
     def load(self, ref: ArchRef) -> tuple[Arch, Any]:
-        """The architecture of a reference and its typed choices, if the weights can run it; an error names the file.
+        """The architecture of a reference and its typed choices, if the weights can run it.
 
         Raises:
-            ArchError: The weights cannot run it.
+            ArchError: The weights cannot run it; the message begins with the path of what is wrong and names the file.
         """
         arch = zoo.load_arch(ref)
         try:
-            return arch, self.check_fits(arch)
+            network = self.schema.read(arch)
+            self.limits.check_network(network)
+            self.check_weights(network)
         except ArchError as err:
             raise ArchError(f'{err} ({ref})' if isinstance(ref, (str, Path)) else str(err)) from None
-
-    def check_fits(self, arch: Arch) -> Any:
-        """Check that the weights can run an architecture; return its typed choices.
-
-        Raises:
-            ArchError: They cannot; the message begins with the path of what is wrong.
-        """
-        network = self.schema.read(arch)
-        self.limits.check_network(network)
-        self.check_weights(network)
-        return network
+        return arch, network
 
     # costs
 
@@ -256,7 +242,7 @@ class ElasticModule(BaseModule):
                 raise VitnasError(
                     f'`{name}` is no setting of the cost of {cls.__name__}, which has {", ".join(cls.cost_defaults)}'
                 )
-        return cls._count(arch, input_size, num_classes, {**cls.cost_defaults, **cls.check_settings(settings)})
+        return cls._count(arch, input_size, num_classes, {**cls.cost_defaults, **cls._check_settings(settings)})
 
     def price(self, arch: ArchRef, input_size: int | tuple[int, int], num_classes: int = 0) -> Cost:
         """:meth:`cost` with this module's own settings."""
@@ -308,18 +294,14 @@ class ElasticModule(BaseModule):
         """
         fixed_arch, _ = self.load(self.arch if arch is None else arch)
         with torch.device('meta'):  # nothing is drawn, nothing is allocated twice
-            fixed = self.rebuild(arch=fixed_arch)
+            build: Any = type(self)
+            fixed = build(arch=fixed_arch, **self.settings)
         part = cut_to_shape(self.state_dict(), fixed.state_dict(), self.channel_axes())
         fixed.load_state_dict(part, assign=True)
         trainable = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
         for name, parameter in fixed.named_parameters():
             parameter.requires_grad_(trainable[name])
         return fixed.train(self.training)
-
-    def rebuild(self, **changes: Any) -> Self:
-        """A new module of this kind with these settings, but for some; ``arch`` or ``space`` is one of them."""
-        build: Any = type(self)
-        return build(**{**self.settings, **changes})
 
     def note(self) -> str:
         """What a checkpoint says of its weights, as JSON: their space, and the settings under which they hold."""
@@ -328,10 +310,6 @@ class ElasticModule(BaseModule):
             names += tuple(name for name in self.supernet_settings if name in self.settings)
         settings = {name: self.settings[name] for name in names}
         return Note(self.space, settings, self.settings.get('img_size')).to_json()
-
-    def is_output_weight(self, name: str) -> bool:
-        """Whether a weight belongs to one output alone, so that a network with other outputs lacks it."""
-        return name.startswith(self.output_weights)
 
     def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:
         """Change the position tables among the weights of a network for another image size to this one's, in place.
