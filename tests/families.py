@@ -1,7 +1,7 @@
 """One line per family and space: what the generic tests run over.
 
-A new family is covered by adding its :class:`Family` to ``FAMILIES`` and its spaces to the zoo; an option
-that changes what a family's layers are has a line of its own, in ``FAMILIES`` or in ``VARIANTS``.
+A new family is covered by adding its :class:`Family` to ``FAMILIES``. An option that changes what a family's
+layers are has a line of its own, in ``FAMILIES`` or in ``VARIANTS``.
 """
 
 from __future__ import annotations
