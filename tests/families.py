@@ -1,7 +1,7 @@
 """Families and spaces for the generic tests, one entry each.
 
-To cover a new family, add its :class:`Family` to ``FAMILIES`` and its spaces to the zoo. An option that
-changes the layers of a family has its own entry, in ``FAMILIES`` or in ``VARIANTS``.
+To cover a new family, add its :class:`Family` to ``FAMILIES``. An option that changes the layers of a family has its
+own entry, in ``FAMILIES`` or in ``VARIANTS``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 from vitnas_core import zoo
 from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone, NASViT, ViTASDeiT, ViTASTwins, ViTRes
 from vitnas_core.spaces import SearchSpace
+
+from .toy_mixer import ToyMixer
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,25 @@ FAMILIES['vitas_twins'] = Family(
         (lambda d: d['stages'].pop(), 'stages has 1 entries'),
     ),
 )  # fmt: skip
+
+FAMILIES['toy_mixer'] = Family(
+    ToyMixer,
+    _space(
+        'toy_mixer',
+        dict(embed_dim=[12, 20], depth=[1, 2], block=dict(token_dim=[4, 8], mlp_ratio=[1.5, 2.0])),
+        dict(embed_dim=[16, 32], depth=[1, 3], block=dict(token_dim=[6, 8], mlp_ratio=[2.0])),
+    ),
+    stride=8,
+    spread=3,
+    regularisers=(dict(drop_path_rate=0.5),),
+    misfits=(
+        (lambda d: d['stages'][1].update(embed_dim=64), 'stages[1].embed_dim is 64'),
+        (lambda d: d['stages'][0]['blocks'][1].update(token_dim=16), 'stages[0].blocks[1].token_dim is 16'),
+        (lambda d: d['stages'][1]['blocks'][0].update(mlp_ratio=3.0), 'stages[1].blocks[0].mlp_ratio is 3.0'),
+        (lambda d: d['stages'][0]['blocks'].extend(d['stages'][0]['blocks']), 'stages[0].blocks has 4 entries'),
+        (lambda d: d['stages'].pop(), 'stages has 1 entries'),
+    ),
+)
 
 # One entry per backbone, for tests that use its space but not its layers.
 BACKBONES: dict[str, Family] = {name: family for name, family in FAMILIES.items() if name == family.cls.family}

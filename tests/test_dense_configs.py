@@ -22,8 +22,9 @@ from torch import nn
 
 from tools import train
 from vitnas_core.auto import elastic_class
-from vitnas_core.backbones import S3, elastic_backbone
+from vitnas_core.backbones import elastic_backbone
 from vitnas_core.backbones.depths import position_weights
+from vitnas_core.backbones.mixed import Mixture
 from vitnas_core.backbones.pretrained import cut_to_shape
 from vitnas_core.elastic import SwitchableScale
 from vitnas_core.model_configs import backbone_of
@@ -248,7 +249,7 @@ def metric_parts(evaluator: Any) -> list[str]:
 def check_given(runner: Runner, given: dict[Path, dict[str, torch.Tensor]]) -> None:
     """The backbone began with the weights of the files that the config names, a part of a supernet's with its part."""
     backbone = elastic_backbone(runner.model)
-    trained = {name: w for name, w in backbone.state_dict().items() if not backbone.is_output_weight(name)}
+    trained = {name: w for name, w in backbone.state_dict().items() if not name.startswith(backbone.output_weights)}
     for path, weights in given.items():
         own = {name.removeprefix('backbone.'): w for name, w in weights.items() if name.startswith('backbone.')}
         check_loaded(cut_to_shape(own, trained), trained, path)
@@ -315,8 +316,8 @@ def test_architectures_share_the_images_of_a_detector(way: str, folder: Path, mo
     cfg.train_cfg.rule = dict(type='vitnas.MultiArch', way=way)
     cfg.dump(path)
     ran: list[bool] = []
-    real = S3.slices
-    monkeypatch.setattr(S3, 'slices', lambda *args: ran.append(real(*args)) or ran[-1])
+    real = Mixture.sliced
+    monkeypatch.setattr(Mixture, 'sliced', lambda *args: ran.append(real(*args)) or ran[-1])
     check_trained(run(str(path)))
     assert ran and set(ran) == {way == 'sliced'}
 

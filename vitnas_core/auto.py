@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from mmengine.registry import MODELS as MM_MODELS
 from mmengine.registry import Registry
+from mmengine.utils import get_object_from_string
 
 from .backbones.base import ElasticBackbone
 from .errors import VitnasError
@@ -245,9 +246,10 @@ def elastic_class(kind: Any) -> type[ElasticBackbone] | None:
     """Return the class of a backbone's ``type``, None if it is not of vitnas."""
     if isinstance(kind, str):
         scope, _, name = kind.rpartition('.')
-        # A lazy config that was written to a file has the path of the class.
-        ours = scope == 'vitnas' or scope.startswith('vitnas_core.')
-        kind = MODELS.get(kind) if ours else None if scope else MODELS.module_dict.get(name)
+        if '.' in scope:  # a lazy config that was written to a file has the path of the class
+            kind = get_object_from_string(kind)
+        else:
+            kind = MODELS.get(kind) if scope == 'vitnas' else None if scope else MODELS.module_dict.get(name)
     return kind if isinstance(kind, type) and issubclass(kind, ElasticBackbone) else None
 
 

@@ -15,7 +15,7 @@ from .backbones.base import elastic_backbone, unwrap
 from .backbones.module import ArchRef
 from .backbones.pretrained import cut_to_shape
 from .errors import ArchError
-from .model_configs import check_fits, fixed_config
+from .model_configs import fixed_config
 from .spaces import Arch
 
 _ROUNDING = 1e-4
@@ -39,10 +39,10 @@ def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef)
             lacks, as a norm over the backbone's channels does.
     """
     source: nn.Module = unwrap(model)
-    check_fits(elastic_backbone(source), zoo.load_arch(arch), arch)
+    loaded, _ = elastic_backbone(source).load(arch)
     with torch.random.fork_rng(devices=[]):  # initial weights are replaced: they take no random numbers
         fixed = MM_MODELS.build(fixed_config(model_cfg, arch))
-    kept = _kept_channels(source, fixed, zoo.load_arch(arch))
+    kept = _kept_channels(source, fixed, loaded)
     # Not the state dict: it lacks non-persistent buffers, such as the mean and deviation of images. Data are replaced,
     # not parameters, so that tied parameters stay tied.
     axes = {f'{_name_of(source)}{name}': own for name, own in elastic_backbone(source).channel_axes().items()}

@@ -9,12 +9,10 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.registry import MODELS as MM_MODELS
 
-from . import zoo
 from .auto import build_backbone, fill_auto, follow, owner_of
 from .backbones.base import ElasticBackbone
 from .backbones.module import PRETRAINED, ArchRef, SpaceRef
-from .errors import ArchError, VitnasError
-from .spaces import Arch
+from .errors import VitnasError
 
 
 def model_config(cfg: Config) -> Any:
@@ -50,9 +48,8 @@ def fixed_config(model_cfg: Mapping[str, Any], arch: ArchRef) -> Any:
     owner = owner_of(fixed)
     if owner is None:
         raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.AutoFormer"')
-    loaded = zoo.load_arch(arch)
     supernet = build_backbone(owner['backbone'])
-    check_fits(supernet, loaded, arch)
+    loaded, _ = supernet.load(arch)
     for node in (fixed, owner, owner['backbone']):
         _drop_pretrained(node)
     # Only `settings` rebuild an extracted network; others, such as a stored width, belong to a space.
@@ -104,26 +101,3 @@ def backbone_of(model_cfg: Mapping[str, Any]) -> ElasticBackbone:
     if owner is None:
         raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.S3"')
     return build_backbone(owner['backbone'])
-
-
-def check_fits(backbone: ElasticBackbone, arch: Arch, ref: ArchRef) -> None:
-    """Check that an architecture fits the weights of a backbone.
-
-    Args:
-        backbone: The backbone.
-        arch: The architecture.
-        ref: Its origin; the message names a file.
-
-    Raises:
-        ArchError: The architecture is of another family or does not fit.
-    """
-    if arch.family != backbone.family:
-        raise ArchError(f'family is {arch.family}; the backbone runs {backbone.family}{_of_file(ref)}')
-    try:
-        backbone.check_fits(arch)
-    except ArchError as err:
-        raise ArchError(f'{err}{_of_file(ref)}') from None
-
-
-def _of_file(ref: ArchRef) -> str:
-    return '' if isinstance(ref, (Arch, Mapping)) else f' ({ref})'

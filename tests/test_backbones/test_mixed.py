@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tests.families import VARIANTS, Family
 from vitnas_core.backbones import S3, AutoFormer, ElasticBackbone, NASViT, ViTASDeiT, ViTASTwins
-from vitnas_core.backbones.mixed import Active
+from vitnas_core.backbones.mixed import Active, Mixture
 from vitnas_core.elastic import ElasticLayerNorm, ElasticLinear
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.spaces import Arch
@@ -190,11 +190,15 @@ def test_every_output_of_several(family: Family, way: str) -> None:
 
 def test_auto_goes_by_the_device_and_by_what_can_be_masked() -> None:
     cpu, cuda = torch.device('cpu'), torch.device('cuda')
+
+    def sliced(model: ElasticBackbone, way: str, device: torch.device) -> bool:
+        return Mixture((model.arch,), (model.active.network,), way).sliced(model, device)
+
     for name in VARIANTS:
         model = make(VARIANTS[name])
-        assert model.slices('auto', cpu) and model.slices('auto', cuda) == (name not in maskable)
-        assert model.slices('sliced', cuda) and not model.slices('masked', cpu)
-    assert make(VARIANTS['autoformer'], official=True).slices('auto', cuda)
+        assert sliced(model, 'auto', cpu) and sliced(model, 'auto', cuda) == (name not in maskable)
+        assert sliced(model, 'sliced', cuda) and not sliced(model, 'masked', cpu)
+    assert sliced(make(VARIANTS['autoformer'], official=True), 'auto', cuda)
 
 
 def test_windows_of_different_sizes() -> None:

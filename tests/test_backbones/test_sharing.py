@@ -33,7 +33,7 @@ def test_training_sums_both_sides(name: str, rng: np.random.Generator) -> None:
     x = torch.randn(2, 3, family.image, family.image)
     for arch in (family.space.smallest(), family.space.sample(rng), family.space.largest()):
         model.set_arch(arch)
-        parts = [model.eval()(x)[-1] for _ in model.each_side()]
+        parts = [model.eval()(x)[-1] for _ in model.pattern.each_side()]
         assert torch.equal(model.eval()(x)[-1], parts[0])
         torch.testing.assert_close(model.train()(x)[-1], parts[0] + parts[1])
     assert torch.equal(parts[0], parts[1])  # the widest has one side
@@ -47,7 +47,7 @@ def test_each_side_can_be_extracted(name: str, rng: np.random.Generator) -> None
     for arch in (family.space.smallest(), family.space.sample(rng)):
         model.set_arch(arch)
         outs = []
-        for _ in model.each_side():
+        for _ in model.pattern.each_side():
             (mask,) = model.out_masks(arch)
             fixed = model.extract()
             outs.append(fixed(x)[0])

@@ -184,5 +184,5 @@ def test_bilateral(name: str) -> None:
     model = family.elastic(sharing='bilateral')
     arch, x = family.space.smallest(), torch.randn(2, 3, family.image, family.image)
     model.set_arch(arch)
-    parts = [model.eval()(x)[0] for _ in model.each_side()]
+    parts = [model.eval()(x)[0] for _ in model.pattern.each_side()]
     torch.testing.assert_close(model.train()(x)[0], parts[0] + parts[1])

@@ -91,7 +91,7 @@ def test_both_sides_of_a_bilateral_supernet_count(folder: Path, rng: np.random.G
     scorer, backbone = run.train_loop.scorer, run.model.backbone
     arch = backbone.space.smallest()
     score = scorer.score(Job(arch))
-    sides = [run.val_loop.run()['accuracy/top1'] for _ in backbone.each_side()]
+    sides = [run.val_loop.run()['accuracy/top1'] for _ in backbone.pattern.each_side()]
     assert sides[0] != sides[1] and score.value == pytest.approx(sum(sides) / 2) and score.complete
     with pytest.raises(VitnasError, match="`racing` cannot drop candidates of sharing='bilateral'"):
         cfg['train_cfg'] = {**cfg['train_cfg'], 'racing': dict(confidence=0.9)}

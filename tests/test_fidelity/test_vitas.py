@@ -115,7 +115,7 @@ def assert_close(ours: torch.Tensor, theirs: np.ndarray) -> None:
 def test_paths_from_both_ends(case: str) -> None:
     model, head = superformer()
     model.set_arch(as_arch(CASES[case]['arch'], SPACE))
-    for side in model.each_side():
+    for side in model.pattern.each_side():
         assert_close(head(model(images())[0]), OUTPUTS[f'{case}.{side}'])
 
 
@@ -191,7 +191,7 @@ def test_a_path_can_be_extracted_bit_for_bit() -> None:
     model, _ = superformer()
     for case in CASES.values():
         model.set_arch(as_arch(case['arch'], SPACE))
-        for _ in model.each_side():
+        for _ in model.pattern.each_side():
             (mask,) = model.out_masks(model.arch)
             assert torch.equal(model.extract()(images())[0], model(images())[0][:, mask])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import multiprocessing
 import os
@@ -186,7 +187,8 @@ def test_a_failure_ends_the_search_with_its_reason(tmp_path: Path) -> None:
         run('Random', tmp_path, workers=Broken())
 
 
-def test_a_new_algorithm_runs_from_a_config(tmp_path: Path) -> None:
+def test_a_new_algorithm_is_short_and_runs_from_a_config(tmp_path: Path) -> None:
+    assert len(inspect.getsource(HillClimbing).splitlines()) <= 30
     asked = dict(type='vitnas.SearchLoop', algorithm=dict(type='vitnas.HillClimbing', steps=3))
     loop = run_search(config(tmp_path / 'run', {**asked, 'racing': dict(confidence=0.99)}))
     assert loop.iter > 6 and loop.algorithm.history == list(loop.history)

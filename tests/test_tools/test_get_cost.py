@@ -38,7 +38,7 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / 'other.json').write_text('{"family": "toy", "stages": []}')
     with pytest.raises(
         SystemExit,
-        match=r'family is toy; there is a backbone for autoformer, .*, vitas_twins \(.*other.json\)',
+        match=r'family is toy; there is a backbone for autoformer, .*vitas_twins.* --custom-imports \(.*other.json\)',
     ):
         get_cost.main([str(tmp_path / 'other.json')])
     with pytest.raises(SystemExit):

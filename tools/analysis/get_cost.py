@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from mmengine.utils import import_modules_from_strings
+
 from vitnas_core import zoo
 from vitnas_core.backbones import FAMILIES
 from vitnas_core.errors import ArchError, VitnasError
@@ -25,15 +27,22 @@ def main(args: list[str] | None = None) -> None:
         'architecture with its own resolution is counted at that resolution',
     )
     parser.add_argument('--num-classes', type=int, default=1000, help='classes of the linear head; 0 for no head')
+    parser.add_argument(
+        '--custom-imports', nargs='+', metavar='MODULE', help='modules with families of your own, as in a config'
+    )
     options = parser.parse_args(args)
     if options.shape and (len(options.shape) > 2 or min(options.shape) < 1):
         parser.error(f'--shape should be a side, or height and width, but got {options.shape}')
+    import_modules_from_strings(options.custom_imports)
     rows = []
     for ref in options.archs or zoo.arch_names():
         try:
             arch = zoo.load_arch(ref)
             if arch.family not in FAMILIES:
-                raise ArchError(f'family is {arch.family}; there is a backbone for {", ".join(FAMILIES)}')
+                raise ArchError(
+                    f'family is {arch.family}; there is a backbone for {", ".join(FAMILIES)}; give the module of '
+                    f'another to --custom-imports'
+                )
             family, own = FAMILIES[arch.family], zoo.entry(ref).input_size if ref in zoo.arch_names() else (224, 224)
             given = (options.shape[0], options.shape[-1]) if options.shape else own
             built_for = {'img_size': own} if 'img_size' in family.cost_settings else {}

@@ -5,10 +5,19 @@ from typing import Any
 from .base import ElasticBackbone, elastic_backbone, unwrap
 from .module import ElasticModule
 from .pretrained import cut_to_shape
+from .staged import StagedBackbone
 
 _FAMILIES = ('FAMILIES', 'S3', 'AutoFormer', 'NASViT', 'ViTASDeiT', 'ViTASTwins', 'ViTRes')
 
-__all__ = ['ElasticBackbone', 'ElasticModule', 'cut_to_shape', 'elastic_backbone', 'unwrap', *_FAMILIES]
+__all__ = [
+    'ElasticBackbone',
+    'ElasticModule',
+    'StagedBackbone',
+    'cut_to_shape',
+    'elastic_backbone',
+    'unwrap',
+    *_FAMILIES,
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import torch
 from mmengine.model import is_model_wrapper
 from torch import Tensor, nn
 
@@ -15,8 +14,11 @@ from ..elastic import Axis
 from ..errors import VitnasError
 from ..utils import checks
 from .depths import layer_depths
-from .mixed import Mixture, run_sliced
+from .mixed import Mixture, run_sides, run_sliced
 from .module import ArchRef, ElasticModule
+
+FAMILIES: dict[str, type[ElasticBackbone]] = {}
+"""Family name of architecture files → backbone. A class with a ``schema`` enters itself when it is defined."""
 
 
 class ElasticBackbone(ElasticModule):
@@ -25,7 +27,8 @@ class ElasticBackbone(ElasticModule):
     A family builds layers between axes in the order in which an image passes them, calls :meth:`set_outputs`, ends its
     constructor with ``self.set_arch(self.space.largest())``, and implements :meth:`widths`, :meth:`stage_blocks` and
     :meth:`run`. Further methods are for what is special: :meth:`check_weights`, :meth:`entry` with
-    :meth:`entry_modules`, :meth:`why_not_masked`, :meth:`why_not_sorted`, :meth:`fit_positions`.
+    :meth:`entry_modules`, :meth:`why_not_masked`, :meth:`why_not_sorted`, :meth:`fit_positions`,
+    :meth:`priced_size`.
 
     Args:
         given: See :class:`ElasticModule`.
@@ -41,6 +44,19 @@ class ElasticBackbone(ElasticModule):
         super().__init__(given)
         self.output_axes: tuple[Axis, ...] = ()
         self.strides: tuple[int, ...] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Enter a family in :data:`FAMILIES`.
+
+        Raises:
+            VitnasError: Another class has the name of this family.
+        """
+        super().__init_subclass__(**kwargs)
+        if 'schema' in cls.__dict__:
+            names = [f'{known.__module__}.{known.__qualname__}' for known in (FAMILIES.get(cls.family, cls), cls)]
+            if names[0] != names[1]:  # a module that is loaded again, as in a notebook, replaces its own class
+                raise VitnasError(f'family {cls.family!r} of {names[1]} is taken by {names[0]}; name it otherwise')
+            FAMILIES[cls.family] = cls
 
     # what a family writes
 
@@ -110,14 +126,6 @@ class ElasticBackbone(ElasticModule):
             raise VitnasError(f"{self.why_not_masked()}; use way='sliced'")
         self.active.mixture = mixture
 
-    def slices(self, way: str, device: torch.device) -> bool:
-        """Whether architectures that share a batch run one after another there; else all at once, masked."""
-        return way == 'sliced' or (way == 'auto' and (device.type == 'cpu' or bool(self.why_not_masked())))
-
-    def each_side(self) -> Iterator[str]:
-        """Take channels from each end in turn that the pattern knows, and then from the left again."""
-        return self.pattern.each_side()
-
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one per ``out_index``, at full width with zeros in inactive channels.
 
@@ -131,18 +139,11 @@ class ElasticBackbone(ElasticModule):
             raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
         x, mixture = self.entry(x), self.active.mixture
         if mixture is None or not len(x):
-            return self.run_sides(x)
-        if self.slices(mixture.way, x.device):
+            return run_sides(self, x)
+        if mixture.sliced(self, x.device):
             return run_sliced(self, x, mixture)
         with self.active.masked(self, x):
             return self.run(x)
-
-    def run_sides(self, x: Tensor) -> tuple[Tensor, ...]:
-        """:meth:`run`; while a bilateral pattern is trained, the sum over both sides (BCNet: one loss on the sum)."""
-        if not self.training or len(self.pattern.sides) == 1:
-            return self.run(x)
-        runs = [self.run(x) for _ in self.each_side()]
-        return tuple(sum(outs[1:], outs[0]) for outs in zip(*runs))
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
         """The depth of a weight and the number of depths, as mmpretrain's layer-wise learning rates ask for them.

@@ -20,6 +20,7 @@ from ..spaces import Arch
 
 if TYPE_CHECKING:
     from .base import ElasticBackbone
+    from .module import ElasticModule
 
 WAYS = ('auto', 'sliced', 'masked')
 """How architectures may share a pass."""
@@ -51,6 +52,12 @@ class Mixture:
         if self.way not in WAYS:
             raise VitnasError(f'`way` should be one of {", ".join(WAYS)}, but got {self.way!r}')
 
+    def sliced(self, backbone: ElasticBackbone, device: torch.device) -> bool:
+        """Whether the architectures run one after another on a device; else all at once, masked."""
+        if self.way == 'auto':
+            return device.type == 'cpu' or bool(backbone.why_not_masked())
+        return self.way == 'sliced'
+
     def owners(self, batch: int) -> list[int]:
         """Which architecture each sample has; parts differ by at most one, and may be empty in a small batch."""
         count = len(self.archs)
@@ -80,6 +87,12 @@ class Active:
     @property
     def _networks(self) -> tuple[Any, ...]:
         return self.mixture.networks if self._owners and self.mixture else (self.network,)
+
+    def switch(self, backbone: ElasticModule, arch: Arch, network: Any) -> None:
+        """Set the axes of a backbone for an architecture that fits, given its typed choices too."""
+        for axis, width in backbone.widths(network):
+            axis.set(width)
+        self.arch, self.network = arch, network
 
     def depth(self, stage: int) -> int:
         """How many blocks a stage has; where samples differ, the most."""
@@ -133,13 +146,21 @@ class Active:
             self._owners = []
             for axis in axes:
                 axis.set(axis.most)
-            backbone.switch(self.arch, self.network)
+            self.switch(backbone, self.arch, self.network)
 
 
 def _block(network: Any, stage: int, block: int) -> Any:
     """The choices of a block, None where the architecture lacks it."""
     blocks = network.stages[stage].blocks
     return blocks[block] if block < len(blocks) else None
+
+
+def run_sides(backbone: ElasticBackbone, x: Tensor) -> tuple[Tensor, ...]:
+    """Run what is active, and sum both sides while a bilateral pattern is trained (BCNet: one loss on the sum)."""
+    if not backbone.training or len(backbone.pattern.sides) == 1:
+        return backbone.run(x)
+    runs = [backbone.run(x) for _ in backbone.pattern.each_side()]
+    return tuple(sum(outs[1:], outs[0]) for outs in zip(*runs))
 
 
 def run_sliced(backbone: ElasticBackbone, x: Tensor, mixture: Mixture) -> tuple[Tensor, ...]:
@@ -151,9 +172,9 @@ def run_sliced(backbone: ElasticBackbone, x: Tensor, mixture: Mixture) -> tuple[
             rows = [row for row, owner in enumerate(owners) if owner == i]
             if not rows:
                 continue
-            backbone.switch(arch, network)
+            backbone.active.switch(backbone, arch, network)
             own = x[rows] if mixture.interleaved else x[rows[0] : rows[-1] + 1]
-            parts.append(backbone.run_sides(own))
+            parts.append(run_sides(backbone, own))
             order += rows
     outs = (torch.cat(out) for out in zip(*parts))
     if not mixture.interleaved:
@@ -180,4 +201,4 @@ def _pools(backbone: ElasticBackbone) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.pool = None
-        backbone.switch(arch, network)
+        backbone.active.switch(backbone, arch, network)

@@ -96,6 +96,8 @@ class ElasticModule(BaseModule):
     def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__(given['init_cfg'])
         arch, space, name = given['arch'], given['space'], type(self).__name__
+        if not hasattr(type(self), 'schema'):
+            raise TypeError(f'{name} should have a `schema`, the choices of its family, and `cost_of`, what they cost')
         if (arch is None) == (space is None):
             raise VitnasError(
                 f'{name} should be given either `arch` or `space`, but got arch={arch!r}, space={space!r}'
@@ -107,7 +109,7 @@ class ElasticModule(BaseModule):
             if arch is not None and given[setting] is not None:
                 raise VitnasError(f'`{setting}` is for a `space`; a fixed `arch` stores what it uses')
         own = self.defaults.keys() - set(self.space_settings)
-        self.settings = self.check_settings({key: value for key, value in given.items() if key in own})
+        self.settings = self._check_settings({key: value for key, value in given.items() if key in own})
         self.schema.check_space(self.space)
         self.largest: Any = self.schema.read(self.space.largest())
         """The typed choices of the largest architecture, which size the weights."""
@@ -130,13 +132,19 @@ class ElasticModule(BaseModule):
             cls.defaults = {own.name: own.default for own in given if own.name not in _NO_SETTINGS}
             asked = inspect.signature(cls.cost_of).parameters.values()
             cls.cost_settings = tuple(own.name for own in asked if own.kind is own.KEYWORD_ONLY)
-            cls.cost_defaults = cls.check_settings({name: cls.defaults[name] for name in cls.cost_settings})
+            if missing := [name for name in cls.cost_settings if name not in cls.defaults]:
+                raise TypeError(f'{cls.__name__} should take {", ".join(missing)}, which its cost depends on')
+            cls.cost_defaults = cls._check_settings({name: cls.defaults[name] for name in cls.cost_settings})
 
     # what a family writes
 
     @abstractmethod
     def widths(self, network: Any) -> Iterator[tuple[Axis, int]]:
         """How wide each axis is in an architecture; axes of absent blocks may be left out."""
+
+    @abstractmethod
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run what is active."""
 
     def check_weights(self, network: Any) -> None:
         """Refuse an architecture that the settings do not allow, whose choices fit.
@@ -168,7 +176,7 @@ class ElasticModule(BaseModule):
         return nn.Parameter(torch.zeros([size.most if isinstance(size, Axis) else size for size in shape]))
 
     @classmethod
-    def check_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def _check_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings as they are used.
 
         Raises:
@@ -194,37 +202,23 @@ class ElasticModule(BaseModule):
             ArchError: The architecture does not fit the weights; the active one stays.
         """
         loaded, network = self.load(arch)
-        self.switch(loaded, network)
+        self.active.switch(self, loaded, network)
         self.active.mixture = None
 
-    def switch(self, arch: Arch, network: Any) -> None:
-        """Activate an architecture that fits, given its typed choices too."""
-        for axis, width in self.widths(network):
-            axis.set(width)
-        self.active.arch, self.active.network = arch, network
-
     def load(self, ref: ArchRef) -> tuple[Arch, Any]:
-        """The architecture of a reference and its typed choices, if the weights can run it; an error names the file.
+        """The architecture of a reference and its typed choices, if the weights can run it.
 
         Raises:
-            ArchError: The weights cannot run it.
+            ArchError: The weights cannot run it; the message begins with the path of what is wrong and names the file.
         """
         arch = zoo.load_arch(ref)
         try:
-            return arch, self.check_fits(arch)
+            network = self.schema.read(arch)
+            self.limits.check_network(network)
+            self.check_weights(network)
         except ArchError as err:
             raise ArchError(f'{err} ({ref})' if isinstance(ref, (str, Path)) else str(err)) from None
-
-    def check_fits(self, arch: Arch) -> Any:
-        """Check that the weights can run an architecture; return its typed choices.
-
-        Raises:
-            ArchError: They cannot; the message begins with the path of what is wrong.
-        """
-        network = self.schema.read(arch)
-        self.limits.check_network(network)
-        self.check_weights(network)
-        return network
+        return arch, network
 
     # costs
 
@@ -248,7 +242,7 @@ class ElasticModule(BaseModule):
                 raise VitnasError(
                     f'`{name}` is no setting of the cost of {cls.__name__}, which has {", ".join(cls.cost_defaults)}'
                 )
-        return cls._count(arch, input_size, num_classes, {**cls.cost_defaults, **cls.check_settings(settings)})
+        return cls._count(arch, input_size, num_classes, {**cls.cost_defaults, **cls._check_settings(settings)})
 
     def price(self, arch: ArchRef, input_size: int | tuple[int, int], num_classes: int = 0) -> Cost:
         """:meth:`cost` with this module's own settings."""
@@ -300,18 +294,14 @@ class ElasticModule(BaseModule):
         """
         fixed_arch, _ = self.load(self.arch if arch is None else arch)
         with torch.device('meta'):  # nothing is drawn, nothing is allocated twice
-            fixed = self.rebuild(arch=fixed_arch)
+            build: Any = type(self)
+            fixed = build(arch=fixed_arch, **self.settings)
         part = cut_to_shape(self.state_dict(), fixed.state_dict(), self.channel_axes())
         fixed.load_state_dict(part, assign=True)
         trainable = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
         for name, parameter in fixed.named_parameters():
             parameter.requires_grad_(trainable[name])
         return fixed.train(self.training)
-
-    def rebuild(self, **changes: Any) -> Self:
-        """A new module of this kind with these settings, but for some; ``arch`` or ``space`` is one of them."""
-        build: Any = type(self)
-        return build(**{**self.settings, **changes})
 
     def note(self) -> str:
         """What a checkpoint says of its weights, as JSON: their space, and the settings under which they hold."""
@@ -320,10 +310,6 @@ class ElasticModule(BaseModule):
             names += tuple(name for name in self.supernet_settings if name in self.settings)
         settings = {name: self.settings[name] for name in names}
         return Note(self.space, settings, self.settings.get('img_size')).to_json()
-
-    def is_output_weight(self, name: str) -> bool:
-        """Whether a weight belongs to one output alone, so that a network with other outputs lacks it."""
-        return name.startswith(self.output_weights)
 
     def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:
         """Change the position tables among the weights of a network for another image size to this one's, in place.

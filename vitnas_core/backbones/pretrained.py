@@ -87,9 +87,9 @@ def load_pretrained(backbone: ElasticModule, path: str | os.PathLike, prefix: st
         _check_same(note, backbone, path)
     wanted = backbone.state_dict()
     backbone.fit_positions(weights, img_size=None if note is None else note.img_size)
-    fresh = [name for name in wanted if name not in weights and backbone.is_output_weight(name)]
+    fresh = [name for name in wanted if name not in weights and name.startswith(backbone.output_weights)]
     weights.update({name: wanted[name] for name in fresh})
-    weights = {name: w for name, w in weights.items() if name in wanted or not backbone.is_output_weight(name)}
+    weights = {name: w for name, w in weights.items() if name in wanted or not name.startswith(backbone.output_weights)}
     if note is not None and note.space.size() > 1 and backbone.space.size() == 1:
         weights = _cut(weights, wanted, note, backbone, path)
     check_fit(weights, wanted, path, f'the backbone, {_called(backbone.space)}')
@@ -176,7 +176,8 @@ def _cut(
     """A fixed network's part of a supernet's weights, as that supernet shares them."""
     settings = {name: note.settings.get(name, value) for name, value in backbone.settings.items()}
     with torch.device('meta'):
-        supernet = backbone.rebuild(space=note.space, **settings)
+        build: Any = type(backbone)
+        supernet = build(space=note.space, **settings)
     try:
         return cut_to_shape(weights, wanted, supernet.channel_axes())
     except ArchError as err:

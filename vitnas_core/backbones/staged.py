@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..elastic import Axis, ElasticLayerNorm
 from ..utils import checks
@@ -53,6 +53,10 @@ class StagedBackbone(ElasticBackbone):
     def out_norm(self, s: int) -> nn.Module:
         """The norm of a stage that is an output."""
         return self.get_submodule(f'norm{s}')
+
+    def output(self, s: int, x: Tensor) -> Tensor:
+        """Tokens (B, H, W, E) behind a stage → its output (B, C, H, W): normed, at full width, contiguous."""
+        return self.embeds[s].pad(self.out_norm(s)(x).permute(0, 3, 1, 2), 1).contiguous()
 
     def drop_path_rates(self) -> list[list[float]]:
         """Rates of stochastic depth of each stage's blocks: rising over all of them, absent ones too."""

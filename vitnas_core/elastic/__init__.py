@@ -18,7 +18,7 @@ from .positions import PositionTable, resize_positions
 from .relative import RelativePositions2D, TokenGrid
 from .scaling import SwitchableScale
 from .sharing import Channels, Pattern, cyclic_starts, influence_gap, shares, take
-from .slicing import centre, cut, prefix
+from .slicing import centre, cut, pad_to, prefix
 from .windows import RelativeBias, Windows, WindowTables, resize_table, zigzag
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     'importance_orders',
     'keep',
     'masked_layer_norm',
+    'pad_to',
     'prefix',
     'resize_positions',
     'resize_table',

@@ -1,9 +1,10 @@
-"""Cut weights to the first channels, or to those of a pattern, as views where possible."""
+"""Cut weights to the first channels, or to those of a pattern, as views where possible; pad maps to whole cells."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from .sharing import Channels, take
@@ -21,6 +22,12 @@ def centre(kernels: Tensor, side: int) -> Tensor:
     """The centres of square kernels (…, k, k), as a view; the tensor itself if nothing is cut."""
     margin = (kernels.shape[-1] - side) // 2
     return kernels[..., margin : margin + side, margin : margin + side] if margin else kernels
+
+
+def pad_to(maps: Tensor, side: int) -> Tensor:
+    """Maps (B, C, H, W) with zeros below and on the right, up to whole cells of side × side."""
+    bottom, right = (-size % side for size in maps.shape[-2:])
+    return F.pad(maps, (0, right, 0, bottom)) if bottom or right else maps
 
 
 def cut(tensor: Tensor, shape: Sequence[int], axes: Sequence[Channels | None] = ()) -> Tensor:

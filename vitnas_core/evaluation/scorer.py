@@ -128,7 +128,9 @@ class Scorer:
         start = time.perf_counter()
         self.activate(job.arch)
         wanted = max(1, math.ceil(job.fraction * self.num_batches - 1e-9))
-        sides = [self._run(wanted, job.floor if job.fraction == 1.0 else None) for _ in self.backbone.each_side()]
+        sides = [
+            self._run(wanted, job.floor if job.fraction == 1.0 else None) for _ in self.backbone.pattern.each_side()
+        ]
         value = sum(side.value for side in sides) / len(sides)
         return Result(value, all(side.complete for side in sides), round(time.perf_counter() - start, 6))
 

@@ -1,6 +1,6 @@
-"""The backbones of all families."""
+"""The backbones of the families that come with vitnas; each enters itself in ``FAMILIES`` when it is imported."""
 
-from ..backbones.base import ElasticBackbone
+from ..backbones.base import FAMILIES
 from .autoformer.backbone import AutoFormer
 from .nasvit.backbone import NASViT
 from .s3.backbone import S3
@@ -8,7 +8,4 @@ from .vit_res.backbone import ViTRes
 from .vitas.deit import ViTASDeiT
 from .vitas.twins import ViTASTwins
 
-FAMILIES: dict[str, type[ElasticBackbone]] = {
-    cls.family: cls for cls in (AutoFormer, S3, ViTRes, NASViT, ViTASDeiT, ViTASTwins)
-}
-"""Family name of architecture files → backbone."""
+__all__ = ['FAMILIES', 'S3', 'AutoFormer', 'NASViT', 'ViTASDeiT', 'ViTASTwins', 'ViTRes']

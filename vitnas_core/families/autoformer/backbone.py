@@ -28,6 +28,7 @@ from ...elastic import (
     SwitchableScale,
     TokenGrid,
     attend,
+    pad_to,
     resize_positions,
 )
 from ...errors import ArchError, VitnasError
@@ -327,11 +328,7 @@ class AutoFormer(ElasticBackbone):
 
     def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
-        patch_size = self.settings['patch_size']
-        bottom, right = (-side % patch_size for side in x.shape[-2:])
-        if bottom or right:
-            x = F.pad(x, (0, right, 0, bottom))
-        x = self.patch_embed(x)
+        x = self.patch_embed(pad_to(x, self.settings['patch_size']))
         size = (x.shape[2], x.shape[3])
         token = self.embed_axis.take(self.cls_token, x.shape[1])
         x = torch.cat([token.expand(x.shape[0], -1, -1), as_tokens(x)], 1)

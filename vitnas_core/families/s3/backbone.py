@@ -157,8 +157,7 @@ class S3(StagedBackbone):
             for b, block in enumerate(stage.items):
                 x = self.active.pass_block(block, s, b, x, self.active.value(s, b, 'window_size'), common)
             if s in self.outs:
-                features = self.out_norm(s)(x).permute(0, 3, 1, 2)
-                outs[s] = self.embeds[s].pad(features, 1).contiguous()
+                outs[s] = self.output(s, x)
         return tuple(outs[s] for s in self.outs)
 
     @property

@@ -20,6 +20,7 @@ from ...elastic import (
     Windows,
     WindowTables,
     attend,
+    pad_to,
 )
 from .arch import HEAD_DIM
 
@@ -127,10 +128,7 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, 3, H, W), padded to whole patches → (B, H', W', E)."""
-        right, bottom = (-side % self.proj.stride[0] for side in (x.shape[3], x.shape[2]))
-        if right or bottom:
-            x = F.pad(x, (0, right, 0, bottom))
-        return self.norm(self.proj(x).permute(0, 2, 3, 1))
+        return self.norm(self.proj(pad_to(x, self.proj.stride[0])).permute(0, 2, 3, 1))
 
 
 class PatchMerging(nn.Module):

@@ -25,6 +25,7 @@ from ...elastic import (
     PositionTable,
     attend,
     keep,
+    pad_to,
     resize_positions,
 )
 from ...registry import MODELS
@@ -104,10 +105,7 @@ class Stem(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, 3, H, W), padded to whole patches with zeros → (B, 24, H / 2, W / 2), for ``proj``."""
-        bottom, right = (-side % STRIDE for side in x.shape[-2:])
-        if bottom or right:
-            x = F.pad(x, (0, right, 0, bottom))
-        first = self.get_submodule('conv1')(x)
+        first = self.get_submodule('conv1')(pad_to(x, STRIDE))
         return first + self.get_submodule('conv3')(self.get_submodule('conv2')(first))
 
 

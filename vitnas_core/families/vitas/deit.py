@@ -8,7 +8,6 @@ from functools import partial
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...backbones.base import ElasticBackbone
@@ -17,7 +16,7 @@ from ...backbones.module import ArchRef, SpaceRef
 from ...backbones.staged import drop_path_rates
 from ...backbones.tokens import as_tokens, format_tokens
 from ...costs.algebra import grid
-from ...elastic import Axis, ElasticConv2d, ElasticLayerNorm, PositionTable, resize_positions
+from ...elastic import Axis, ElasticConv2d, ElasticLayerNorm, PositionTable, pad_to, resize_positions
 from ...errors import ArchError, SpaceError, VitnasError
 from ...registry import MODELS
 from ...spaces import ChoiceSpace
@@ -238,10 +237,7 @@ class ViTASDeiT(ElasticBackbone):
     def embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """(B, 3, H, W) → the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
         patch_size = self.active.network.patch_size
-        bottom, right = (-side % patch_size for side in x.shape[-2:])
-        if bottom or right:
-            x = F.pad(x, (0, right, 0, bottom))
-        patches = self.patch_embed[str(patch_size)](x)
+        patches = self.patch_embed[str(patch_size)](pad_to(x, patch_size))
         size, width = (patches.shape[2], patches.shape[3]), patches.shape[1]
         token = self.embed_axis.take(self.cls_token[SHARED if SHARED in self.cls_token else str(patch_size)], width)
         tokens = torch.cat([token.expand(len(x), -1, -1), as_tokens(patches)], 1)

@@ -18,6 +18,7 @@ from ...elastic import (
     Windows,
     WindowTables,
     attend,
+    pad_to,
 )
 from ...errors import ArchError
 from .arch import PEG_SIDE, BlockChoices, window_of
@@ -246,10 +247,7 @@ class TwinsStage(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         """A map (B, C, H, W), padded to whole patches → (B, H', W', E)."""
-        right, bottom = (-side % self.proj.stride[0] for side in (x.shape[3], x.shape[2]))
-        if right or bottom:
-            x = F.pad(x, (0, right, 0, bottom))
-        return self.norm(self.proj(x).permute(0, 2, 3, 1))
+        return self.norm(self.proj(pad_to(x, self.proj.stride[0])).permute(0, 2, 3, 1))
 
     def encode(self, x: Tensor) -> Tensor:
         """Add to (B, H, W, E) what neighbours tell of its position (CPVT, arXiv 2102.10882)."""

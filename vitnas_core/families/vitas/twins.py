@@ -133,8 +133,7 @@ class ViTASTwins(StagedBackbone):
                 tokens = stage.encode(tokens)
             x = tokens.permute(0, 3, 1, 2)
             if s in self.outs:
-                features = self.out_norm(s)(tokens).permute(0, 3, 1, 2)
-                outs[s] = self.embeds[s].pad(features, 1).contiguous()
+                outs[s] = self.output(s, tokens)
         return tuple(outs[s] for s in self.outs)
 
     @property

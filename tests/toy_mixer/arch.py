@@ -1,0 +1,51 @@
+"""ToyMixer's choices, and what its networks cost."""
+
+from dataclasses import dataclass
+
+from vitnas_core.costs.algebra import Count, add, conv, linear, norm, padded_tokens, stage_maps, total
+from vitnas_core.spaces.records import NetworkRecord, Record, StageRecord, ratio, units, whole
+from vitnas_core.spaces.schema import Schema
+from vitnas_core.utils.checks import stage_indices
+
+PATCH = 4  # side of a patch, which is the stride of the first stage
+WINDOW = 4  # side of the windows in which tokens mix
+
+
+@dataclass(frozen=True, eq=False)
+class BlockChoices(Record):
+    """A block: hidden units of the MLP across tokens, and of the MLP across channels over the width of the stage."""
+
+    token_dim: int = whole()
+    mlp_ratio: float = ratio('embed_dim')
+
+
+@dataclass(frozen=True, eq=False)
+class StageChoices(StageRecord):
+    """A stage."""
+
+    embed_dim: int = whole()
+
+
+SCHEMA = Schema('toy_mixer', 'ToyMixer', stage=StageChoices, block=BlockChoices)
+
+
+def cost(network: NetworkRecord, size: tuple[int, int], num_classes: int, *, out_indices: tuple[int, ...]) -> Count:
+    """All convolutions and linear layers up to the last output, in the order of the forward pass."""
+    stages, before, counted = network.stages, 0, []
+    outs = [index % len(stages) for index in stage_indices('out_indices', out_indices, len(stages))]
+    for s, (stage, (rows, columns)) in enumerate(zip(stages, stage_maps(size, PATCH, len(stages)))):
+        width, tokens = stage.embed_dim, rows * columns
+        entry = [norm(before), conv(before, width, 2, tokens)] if s else [conv(3, width, PATCH, tokens)]
+        blocks = [block_cost(block, width, (rows, columns)) for block in stage.blocks]
+        counted.append([*entry, *blocks, *[norm(width)] * (s in outs)])
+        before = width
+    return total(counted, max(outs), stages[outs[-1]].embed_dim, num_classes)
+
+
+def block_cost(block: BlockChoices, width: int, size: tuple[int, int]) -> Count:
+    """The cost of a block on a map of a size, padded to whole windows where tokens mix."""
+    hidden, tokens, cells = units(width, block.mlp_ratio), size[0] * size[1], WINDOW * WINDOW
+    rows = width * padded_tokens(size, WINDOW) // cells  # one per channel and window
+    across_tokens = add(linear(cells, block.token_dim, rows), linear(block.token_dim, cells, rows))
+    across_channels = add(linear(width, hidden, tokens), linear(hidden, width, tokens))
+    return add(norm(width), across_tokens, norm(width), across_channels)
