@@ -7,18 +7,11 @@ vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 
-_base_ = 'mmdet::mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py'
+_base_ = ['mmdet::mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py', '../../../../configs/backbones/nasvit_a1_dense.py']
 custom_imports = dict(imports=['vitnas_core'], allow_failed_imports=False)
 
 model = dict(
-    backbone=dict(
-        _delete_=True,
-        type='vitnas.NASViT',
-        arch='nasvit-a1',
-        out_indices=(2, 3, 4, 6, 7),
-        window_size=7,
-        drop_path_rate=0.2,
-    ),
+    backbone=dict(_delete_=True, **_base_.backbone, drop_path_rate=0.2),
     neck=dict(in_channels='auto'),
 )
 optim_wrapper = dict(optimizer=dict(_delete_=True, type='AdamW', lr=2e-4, weight_decay=1e-4))

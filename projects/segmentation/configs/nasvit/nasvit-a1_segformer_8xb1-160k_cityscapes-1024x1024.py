@@ -5,19 +5,14 @@ vitnas publishes no weights. Start from those of a classifier:
 ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 
-_base_ = 'mmseg::segformer/segformer_mit-b0_8xb1-160k_cityscapes-1024x1024.py'
+_base_ = [
+    'mmseg::segformer/segformer_mit-b0_8xb1-160k_cityscapes-1024x1024.py',
+    '../../../../configs/backbones/nasvit_a1_dense.py',
+]
 custom_imports = dict(imports=['vitnas_core'], allow_failed_imports=False)
 
 model = dict(
-    # The last stage of each stride, 4 to 64; the paper names none. Without stage 7, its weights would get no gradient.
-    backbone=dict(
-        _delete_=True,
-        type='vitnas.NASViT',
-        arch='nasvit-a1',
-        out_indices=(2, 3, 4, 6, 7),
-        window_size=7,
-        drop_path_rate=0.1,
-    ),
+    backbone=dict(_delete_=True, **_base_.backbone, drop_path_rate=0.1),
     decode_head=dict(in_channels='auto', in_index=[0, 1, 2, 3, 4]),
 )
 optim_wrapper = dict(constructor='vitnas.LayerDecayOptimWrapperConstructor')  # norms and positions do not decay
