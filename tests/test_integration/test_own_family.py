@@ -14,6 +14,7 @@ from tests.processes import run
 from tests.stock import fpn, mask_rcnn
 from tests.test_search import common
 from tests.toy_mixer.arch import cost
+from vitnas_core.auto import elastic_class
 from vitnas_core.backbones import FAMILIES as BACKBONES
 from vitnas_core.backbones import S3, ElasticBackbone, StagedBackbone
 from vitnas_core.costs.algebra import NOTHING
@@ -72,6 +73,12 @@ def test_a_family_in_a_folder_anywhere(tmp_path: Path) -> None:
         tmp_path,
     )
     assert any(line.split()[:2] == ['best_arch.json', 'toy_mixer'] for line in printed.splitlines())
+
+
+def test_the_path_of_a_class_will_do() -> None:
+    """As in a config of mmengine's new kind that was written to a file."""
+    assert elastic_class('tests.toy_mixer.ToyMixer') is elastic_class('vitnas.ToyMixer') is TOY.cls
+    assert elastic_class('torch.nn.Identity') is elastic_class('no.such.Backbone') is None
 
 
 def test_what_a_family_forgets_is_named() -> None:
