@@ -68,7 +68,7 @@ def test_mistakes(files: Path) -> None:
         run(files, checkpoint='nowhere.pth')
     with pytest.raises(ArchError, match='neither a file nor an architecture of the zoo'):
         run(files, '--arch', 'nowhere.json')
-    with pytest.raises(ArchError, match=r'stages\[0\].embed_dim is 192; the weights are 72 wide \(autoformer-tiny\)'):
+    with pytest.raises(ArchError, match=r'stages\[0\].embed_dim is 192; the weights have 72 \(autoformer-tiny\)'):
         run(files, '--arch', 'autoformer-tiny')
     with pytest.raises(VitnasError, match='a test needs `test_evaluator`, but .*supernet.py has none'):
         run(files, '--cfg-options', 'test_evaluator=None')
