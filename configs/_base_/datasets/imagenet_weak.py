@@ -1,6 +1,6 @@
 """ImageNet-1k with NASViT's weak augmentation (its Tab. 5): RandAugment of one operation at magnitude 1.
 
-Five training images a class are held out for the search.
+Five training images per class are held out for the search.
 """
 
 _base_ = './imagenet.py'
