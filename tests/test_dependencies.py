@@ -156,3 +156,15 @@ def test_importing_the_core_imports_neither_pictures_nor_projects() -> None:
     code = 'import sys, vitnas_core.search, vitnas_core.training; print(*sys.modules)'
     found = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert not {'vitnas_core.visualization', 'projects', 'tools', 'tokenizers'} & set(found.split())
+
+
+def test_every_family_has_a_room_and_its_weights_wait_for_a_conversion() -> None:
+    """A room has arch.py and weights.py; building networks imports no foreign layout."""
+    rooms = {module.split('.')[1] for module in MODULES if module.count('.') == 2 and module.startswith('families.')}
+    assert len(rooms) >= 5
+    for room in rooms:
+        assert {f'families.{room}.arch', f'families.{room}.weights'} <= MODULES.keys(), room
+    code = 'import sys, vitnas_core.families.catalog; print(*sys.modules)'
+    found = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    layouts = {f'vitnas_core.families.{room}.weights' for room in rooms}
+    assert not (layouts | {'vitnas_core.backbones.foreign'}) & set(found.split())

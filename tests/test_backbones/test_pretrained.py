@@ -28,6 +28,8 @@ from tools.converters import s3 as s3_converter
 from vitnas_core.backbones import AutoFormer, ElasticBackbone, module
 from vitnas_core.backbones.pretrained import load_pretrained
 from vitnas_core.errors import CheckpointError
+from vitnas_core.families.autoformer import weights as autoformer_weights
+from vitnas_core.families.s3 import weights as s3_weights
 from vitnas_core.spaces import Arch, SearchSpace
 
 every_family = pytest.mark.parametrize('family', VARIANTS.values(), ids=VARIANTS.keys())
@@ -149,7 +151,7 @@ def converted_autoformer(tmp_path: Path, *more: str) -> Path:
     family = VARIANTS['autoformer']
     (tmp_path / 'space.json').write_text(json.dumps(family.space.to_dict()))
     supernet = randomised(family.elastic(official=True))
-    state = autoformer_converter.to_official({f'backbone.{k}': v for k, v in supernet.state_dict().items()})
+    state = autoformer_weights.to_official({f'backbone.{k}': v for k, v in supernet.state_dict().items()})
     torch.save(dict(model=state), tmp_path / 'official.pth')
     target = tmp_path / 'ours.safetensors'
     autoformer_converter.main(
@@ -172,7 +174,7 @@ def test_converted_files_say_what_they_hold(tmp_path: Path) -> None:
 
     stages = [dict(embed_dim=32 * n, blocks=[dict(num_heads=n, mlp_ratio=2.0, window_size=3)] * n) for n in (1, 2)]
     source = randomised(VARIANTS['s3'].cls(arch=dict(family='s3', stages=stages)))
-    state = s3_converter.to_official({f'backbone.{name}': tensor for name, tensor in source.state_dict().items()})
+    state = s3_weights.to_official({f'backbone.{name}': tensor for name, tensor in source.state_dict().items()})
     torch.save(dict(model=state), tmp_path / 'S3.pth')
     s3_converter.main([str(tmp_path / 'S3.pth'), str(tmp_path / 's3.pth')])
     backbone = VARIANTS['s3'].cls(arch=str(tmp_path / 's3.arch.json'), out_indices=(0, 1))

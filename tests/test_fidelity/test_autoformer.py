@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from tests.reference import ROOT, read
-from tools.converters.autoformer import to_official, to_vitnas
 from vitnas_core.backbones import AutoFormer
+from vitnas_core.families.autoformer.weights import to_official, to_vitnas
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.zoo import load_arch, load_space
 

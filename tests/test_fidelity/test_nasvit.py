@@ -13,12 +13,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tests.reference import ROOT, read
-from tools.converters.nasvit import plain_names, to_official, to_vitnas
 from vitnas_core.backbones import NASViT
 from vitnas_core.elastic import WindowTables
 from vitnas_core.evaluation import recalibrate
 from vitnas_core.families.nasvit.arch import TransformerChoices
 from vitnas_core.families.nasvit.layers import TransformerLayer
+from vitnas_core.families.nasvit.weights import plain_names, to_official, to_vitnas
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.utils.counting import count_macs, count_params
 from vitnas_core.zoo import load_space

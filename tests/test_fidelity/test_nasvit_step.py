@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tests.reference import read
 from tests.test_fidelity.test_nasvit import DATA, as_arch, images, small_space, weights
-from tools.converters.nasvit import to_official
+from vitnas_core.families.nasvit.weights import to_official
 from vitnas_core.training import GradientProjection, Teacher
 from vitnas_core.training.projection import ASIDE
 from vitnas_core.training.rules import Sandwich

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from tests.reference import ROOT, read
-from tools.converters.s3 import to_official, to_vitnas
 from vitnas_core.backbones import S3
 from vitnas_core.elastic import Windows, WindowTables
+from vitnas_core.families.s3.weights import to_official, to_vitnas
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.utils.counting import count_params
 from vitnas_core.zoo import arch_names, entry, load_arch

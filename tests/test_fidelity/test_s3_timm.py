@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tools.converters.s3 import find_arch, find_entry, find_settings, to_timm, to_vitnas
 from vitnas_core.backbones import S3
+from vitnas_core.families.s3.weights import find_arch, find_entry, find_settings, to_timm, to_vitnas
 
 NAMES = {'swin_s3_tiny_224': 's3-t', 'swin_s3_small_224': 's3-s', 'swin_s3_base_224': 's3-b'}
 TOLERANCE = 1e-5

@@ -7,9 +7,9 @@ import torch
 from mmpretrain.models import SVT
 
 from tests.reference import read
-from tools.converters.twins import to_mmpretrain, to_vitnas
 from vitnas_core import zoo
 from vitnas_core.backbones import ViTASTwins
+from vitnas_core.families.vitas.weights import twins_to_mmpretrain, twins_to_vitnas
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.counting import count_macs, count_params
 
@@ -54,7 +54,7 @@ def pair(settings: dict[str, Any], outputs: tuple[int, ...]) -> tuple[SVT, ViTAS
     for parameter in (*theirs.parameters(), *ours.parameters()):
         torch.nn.init.normal_(parameter, std=0.3 if parameter.ndim > 1 else 0.5)
     classifier = ViTASTwins(arch=as_arch(settings))
-    weights = to_vitnas({f'backbone.{name}': w for name, w in theirs.state_dict().items()}, classifier)
+    weights = twins_to_vitnas({f'backbone.{name}': w for name, w in theirs.state_dict().items()}, classifier)
     ours.load_state_dict({name.removeprefix('backbone.'): w for name, w in weights.items()}, strict=False)
     return theirs.eval(), ours.eval()
 
@@ -81,7 +81,7 @@ def test_gradients_equal_mmpretrains() -> None:
     target = torch.randn(2, ours.embed_dims[-1], 2, 2)
     for model in (theirs, ours):
         (model(x)[-1] * target).sum().backward()
-    mine = to_mmpretrain({f'backbone.{name}': p.grad for name, p in ours.named_parameters()}, ours)
+    mine = twins_to_mmpretrain({f'backbone.{name}': p.grad for name, p in ours.named_parameters()}, ours)
     expected = {f'backbone.{name}': p.grad for name, p in theirs.named_parameters()}
     assert mine.keys() == expected.keys()
     for name, grad in expected.items():

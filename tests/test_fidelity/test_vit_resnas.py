@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from tests.reference import ROOT, read
-from tools.converters.vit_resnas import to_official, to_vitnas
 from vitnas_core.backbones import ViTRes
 from vitnas_core.elastic import masked_layer_norm
+from vitnas_core.families.vit_res.weights import to_official, to_vitnas
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.utils.counting import count_params
 from vitnas_core.zoo import entry, load_space

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from tests.reference import ROOT, read
-from tools.converters.vitas import to_official, to_vitnas
 from vitnas_core.backbones import ViTASDeiT
 from vitnas_core.elastic import influence_gap, shares
 from vitnas_core.families.vitas.arch import DEIT as SCHEMA
 from vitnas_core.families.vitas.arch import block_cost
+from vitnas_core.families.vitas.weights import deit_to_official, deit_to_vitnas
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.utils.counting import count_params
 
@@ -74,7 +74,7 @@ def published_macs(arch: Arch, side: int = 224, num_classes: int = 1000) -> int:
 
 def load(model: ViTASDeiT, state: dict[str, torch.Tensor]) -> torch.nn.Linear:
     """Give a backbone published weights; return the head."""
-    ours = to_vitnas(state, model)
+    ours = deit_to_vitnas(state, model)
     model.load_state_dict({name.removeprefix('backbone.'): w for name, w in ours.items() if 'backbone' in name})
     head = torch.nn.Linear(model.embed_dims, SPACE['classes'])
     head.load_state_dict({name: ours[f'head.fc.{name}'] for name in ('weight', 'bias')})
@@ -168,7 +168,8 @@ def test_gradients_of_a_training_step(mode: str) -> None:
     assert loss.item() == pytest.approx(GRADS[mode]['loss'], rel=1e-5)
     named = {f'backbone.{name}': p for name, p in model.named_parameters()}
     named |= {f'head.fc.{name}': p for name, p in head.named_parameters()}
-    grads = to_official({name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named.items()}, model)
+    filled = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in named.items()}
+    grads = deit_to_official(filled, model)
     for name, norm in GRADS[mode]['l2'].items():
         assert float(grads[name].double().norm()) == pytest.approx(norm, rel=1e-3, abs=1e-6), name
     for name, count in GRADS[mode]['nonzero_elements'].items():
@@ -181,7 +182,7 @@ def test_gradients_of_a_training_step(mode: str) -> None:
 def test_the_published_layout_and_back() -> None:
     model, _ = superformer()
     state = load_file(FOLDER / 'weights.safetensors')
-    back = to_official(to_vitnas(state, model), model)
+    back = deit_to_official(deit_to_vitnas(state, model), model)
     assert back.keys() == state.keys() == DATA['state_dict_shapes'].keys()
     assert all(torch.equal(back[name], tensor) for name, tensor in state.items())
 

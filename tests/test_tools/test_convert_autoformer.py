@@ -1,7 +1,6 @@
-"""The converter of AutoFormer's published checkpoints: nothing is lost, and wrong files are refused."""
+"""The command that converts AutoFormer's published checkpoints: what it writes, says and refuses."""
 
 import argparse
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -11,50 +10,18 @@ import timm
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.test_families.test_autoformer_weights import published
 from tools.converters import autoformer as converter
 from vitnas_core.backbones import AutoFormer
-from vitnas_core.errors import CheckpointError
+from vitnas_core.backbones.foreign import digest, read
+from vitnas_core.families.autoformer.weights import to_official, to_vitnas
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope='module')
 def official() -> dict[str, torch.Tensor]:
-    """A file as published: supernet T, 256 wide, with a head."""
-    backbone = AutoFormer(space='autoformer-tiny', embed_dims=256, official=True)
-    generator = torch.Generator().manual_seed(0)
-    state = {f'backbone.{k}': torch.randn(v.shape, generator=generator) for k, v in backbone.state_dict().items()}
-    state['head.fc.weight'], state['head.fc.bias'] = torch.randn(1000, 256), torch.randn(1000)
-    return converter.to_official(state)
-
-
-def test_official_names_and_shapes(official: dict[str, torch.Tensor]) -> None:
-    """FACTS, section 10: 16 tensors a block, no buffers."""
-    assert len(official) == 16 * 14 + 8
-    assert official['patch_embed_super.proj.weight'].shape == (256, 3, 16, 16)
-    assert official['blocks.13.attn.rel_pos_embed_v.embeddings_table_h'].shape == (30, 64)
-    assert official['blocks.0.attn.qkv.weight'].shape == (768, 256)
-    assert official['blocks.0.fc1.weight'].shape == (1024, 256)
-    assert sum(t.numel() for t in official.values()) == 11_669_224
-
-
-def test_round_trip_keeps_every_bit(official: dict[str, torch.Tensor]) -> None:
-    ours = converter.to_vitnas(official)
-    assert converter.digest(converter.to_official(ours)) == converter.digest(official)
-    assert converter.digest(ours) != converter.digest(official)
-    changed = {**official, 'norm.bias': official['norm.bias'].clone()}
-    changed['norm.bias'][0] += 1e-6
-    assert converter.digest(changed) != converter.digest(official)
-
-
-def test_rows_of_qkv(official: dict[str, torch.Tensor]) -> None:
-    """Official query row j is full row 3j; ours is row j % 64 of head j // 64."""
-    theirs = official['blocks.3.attn.qkv.weight']
-    ours = converter.to_vitnas(official)['backbone.blocks.3.attn.qkv.weight']
-    for j in (0, 1, 63, 64, 200, 255):
-        head, row = divmod(j, 64)
-        for part in range(3):
-            assert torch.equal(ours[192 * head + 64 * part + row], theirs[3 * j + part])
+    return published()
 
 
 def test_command_line_round_trip(official: dict[str, torch.Tensor], tmp_path: Path) -> None:
@@ -71,8 +38,8 @@ def test_command_line_round_trip(official: dict[str, torch.Tensor], tmp_path: Pa
     out = run(tmp_path / 'supernet-tiny.pth', tmp_path / 'ours.safetensors')
     assert "space='autoformer-tiny', embed_dims=256, official=True" in out
     back = run(tmp_path / 'ours.safetensors', tmp_path / 'back.pth', '--to-official', '--space', 'autoformer-tiny')
-    assert converter.digest(official)[:16] in back
-    assert converter.digest(converter.read(tmp_path / 'back.pth')) == converter.digest(official)
+    assert digest(official)[:16] in back
+    assert digest(read(tmp_path / 'back.pth')) == digest(official)
 
     backbone = AutoFormer(space='autoformer-tiny', embed_dims=256, official=True)
     state = load_file(tmp_path / 'ours.safetensors')
@@ -85,7 +52,7 @@ def test_the_part_of_one_architecture(official: dict[str, torch.Tensor], tmp_pat
     converter.main([str(tmp_path / 'supernet.safetensors'), str(tmp_path / 'tiny.pth'), '--arch', 'autoformer-tiny'])
     assert "dict(type='vitnas.AutoFormer', arch='autoformer-tiny')" in capsys.readouterr().out
     supernet = AutoFormer(space='autoformer-tiny', embed_dims=256, official=True).eval()
-    state = converter.to_vitnas(official)
+    state = to_vitnas(official)
     supernet.load_state_dict({k[9:]: v for k, v in state.items() if k.startswith('backbone.')})
     supernet.set_arch('autoformer-tiny')
     pretrained = dict(type='Pretrained', checkpoint=str(tmp_path / 'tiny.pth'), prefix='backbone.')
@@ -93,7 +60,7 @@ def test_the_part_of_one_architecture(official: dict[str, torch.Tensor], tmp_pat
     fixed.init_weights()
     x = torch.randn(1, 3, 224, 224)
     assert torch.equal(fixed(x)[0], supernet(x)[0][:, :192])
-    head = converter.read(tmp_path / 'tiny.pth')['head.fc.weight']
+    head = read(tmp_path / 'tiny.pth')['head.fc.weight']
     assert torch.equal(head, official['head.weight'][:, :192])
     as_timm = timm.create_model('vitnas_autoformer_tiny', checkpoint_path=str(tmp_path / 'tiny.pth')).eval()
     assert torch.equal(as_timm.forward_features(x), fixed(x)[0])
@@ -106,7 +73,7 @@ def test_the_part_of_one_architecture(official: dict[str, torch.Tensor], tmp_pat
 def test_other_image_patch_and_reach_are_said(capsys, tmp_path: Path) -> None:
     backbone = AutoFormer(space='autoformer-tiny', img_size=64, patch_size=8, reach=7)
     state = {f'backbone.{k}': v for k, v in backbone.state_dict().items()}
-    save_file(converter.to_official(state), tmp_path / 'in.safetensors')
+    save_file(to_official(state), tmp_path / 'in.safetensors')
     converter.main([str(tmp_path / 'in.safetensors'), str(tmp_path / 'out.safetensors')])
     out = capsys.readouterr().out
     assert "space='autoformer-tiny', embed_dims=240, official=True, patch_size=8, img_size=64, reach=7)" in out
@@ -163,25 +130,3 @@ def test_conditional_positions_have_no_place_in_the_published_layout(tmp_path: P
     with pytest.raises(SystemExit, match=r'^CheckpointError: backbone\.peg\.\w+ belongs to conditional positions'):
         converter.main([str(tmp_path / 'in.safetensors'), str(tmp_path / 'out.pth'), '--to-official'])
     assert not (tmp_path / 'out.pth').exists()
-
-
-def test_a_hostile_file_executes_nothing(tmp_path: Path) -> None:
-    class Hostile:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / 'executed',))
-
-    (tmp_path / 'in.pth').write_bytes(pickle.dumps(Hostile()))
-    with pytest.raises(CheckpointError, match='cannot be read as a checkpoint'):
-        converter.read(tmp_path / 'in.pth')
-    torch.save(dict(model=Hostile()), tmp_path / 'in.pth')
-    with pytest.raises(CheckpointError, match='cannot be read as a checkpoint'):
-        converter.read(tmp_path / 'in.pth')
-    assert not (tmp_path / 'executed').exists()
-
-
-def test_damaged_files(official: dict[str, torch.Tensor], tmp_path: Path) -> None:
-    save_file(official, tmp_path / 'whole.safetensors')
-    data = (tmp_path / 'whole.safetensors').read_bytes()
-    (tmp_path / 'torn.safetensors').write_bytes(data[: len(data) // 2])
-    with pytest.raises(CheckpointError, match='torn.safetensors cannot be read'):
-        converter.read(tmp_path / 'torn.safetensors')

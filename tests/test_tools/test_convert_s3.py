@@ -1,10 +1,9 @@
-"""The converter of S3's checkpoints: nothing is lost but buffers, networks are recognised, wrong files refused."""
+"""The command that converts S3's checkpoints: what it writes, says and refuses."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import timm
@@ -12,35 +11,17 @@ import torch
 from mmengine.registry import MODELS
 from safetensors.torch import save_file
 
-from tools.converters import autoformer
+from tests.test_families.test_s3_weights import network, small, with_buffers
 from tools.converters import s3 as converter
-from vitnas_core import zoo
 from vitnas_core.auto import fill_auto
-from vitnas_core.backbones import S3, AutoFormer
-from vitnas_core.errors import CheckpointError
+from vitnas_core.backbones import AutoFormer
+from vitnas_core.backbones.foreign import digest, read
+from vitnas_core.families.autoformer import weights as autoformer
+from vitnas_core.families.s3.weights import timm_name, to_official, to_timm
 from vitnas_core.spaces import Arch
 
 ROOT = Path(__file__).parents[2]
 State = dict[str, torch.Tensor]
-
-
-def small(windows: tuple[int, ...] = (4, 7, 3), ratio: float = 2.0, **change: Any) -> Arch:
-    """An architecture of three stages, the second of two blocks, that is not in the zoo."""
-    stages = []
-    for width, heads, window, depth in zip((32, 96, 64), (1, 3, 2), windows, (1, 2, 1)):
-        block = {**dict(num_heads=heads, mlp_ratio=ratio, window_size=window), **change}
-        stages.append(dict(embed_dim=width, blocks=[block] * depth))
-    return Arch.from_dict(dict(family='s3', stages=stages))
-
-
-def network(arch: Arch | str, classes: int = 5, **settings: Any) -> State:
-    """An ImageClassifier's random weights."""
-    backbone = S3(arch=arch, **settings)
-    state = {f'backbone.{name}': torch.randn(tensor.shape) for name, tensor in backbone.state_dict().items()}
-    if classes:
-        width = backbone.embed_dims[-1]
-        state |= {'head.fc.weight': torch.randn(classes, width), 'head.fc.bias': torch.randn(classes)}
-    return state
 
 
 @pytest.fixture
@@ -50,97 +31,19 @@ def ours() -> State:
 
 @pytest.fixture
 def official(ours: State) -> State:
-    return converter.to_official(ours)
-
-
-def with_buffers(official: State) -> State:
-    """As the published files are: with what follows from the image size."""
-    buffers = {}
-    for name, tensor in official.items():
-        if name.endswith('relative_position_bias_table'):
-            tokens = ((int(len(tensor) ** 0.5) + 1) // 2) ** 2
-            block = name.removesuffix('attn.relative_position_bias_table')
-            buffers[f'{block}attn.relative_position_index'] = torch.zeros(tokens, tokens, dtype=torch.long)
-            if '.blocks.1.' in name:
-                buffers[f'{block}attn_mask'] = torch.zeros(4, tokens, tokens)
-    assert buffers
-    return {**official, **buffers}
-
-
-def test_official_names_and_shapes() -> None:
-    """FACTS, section 5: 13 tensors a block, 3 a merging."""
-    official = converter.to_official(network('s3-t', 1000))
-    assert len(official) == 12 * 13 + 3 * 3 + 8
-    assert official['patch_embed.proj.weight'].shape == (96, 3, 4, 4)
-    assert official['layers.2.blocks.5.attn.relative_position_bias_table'].shape == (729, 12)
-    assert official['layers.3.blocks.1.attn.relative_position_bias_table'].shape == (169, 24)
-    assert official['layers.1.blocks.0.attn.qkv.weight'].shape == (576, 192)
-    assert official['layers.1.blocks.0.mlp.fc2.weight'].shape == (192, 768)
-    assert official['layers.2.downsample.reduction.weight'].shape == (768, 1536)
-    assert official['norm.weight'].shape == (768,) and official['head.weight'].shape == (1000, 768)
-    assert sum(tensor.numel() for tensor in official.values()) == 28_328_674
-    theirs = timm.create_model('swin_s3_tiny_224', pretrained=False).state_dict()
-    shapes = {converter.timm_name(name): tensor.shape for name, tensor in official.items()}
-    assert shapes == {name: tensor.shape for name, tensor in theirs.items()}
-
-
-@pytest.mark.parametrize('classes', [5, 0])
-@pytest.mark.parametrize(('back', 'timm_layout'), [(converter.to_official, False), (converter.to_timm, True)])
-def test_round_trip_keeps_every_bit(back, timm_layout: bool, classes: int) -> None:
-    ours = network(small(), classes)
-    theirs = back(ours)
-    assert converter.is_timm(theirs) == timm_layout
-    assert converter.digest(converter.to_vitnas(theirs)) == converter.digest(ours)
-    assert converter.digest(converter.to_vitnas(with_buffers(theirs))) == converter.digest(ours)
-    assert converter.digest(back(converter.to_vitnas(theirs))) == converter.digest(theirs)
-    assert all(tensor.is_contiguous() for tensor in (theirs | ours).values())
-
-
-def test_types_are_kept(ours: State) -> None:
-    ours = {name: tensor.bfloat16() for name, tensor in ours.items()}
-    assert converter.digest(converter.to_vitnas(converter.to_timm(ours))) == converter.digest(ours)
-
-
-def test_rows_of_qkv(ours: State, official: State) -> None:
-    """Official rows go [3][heads][32], ours [heads][3][32]; the bias likewise."""
-    for name in ('weight', 'bias'):
-        theirs = official[f'layers.1.blocks.1.attn.qkv.{name}']
-        mine = ours[f'backbone.stages.1.blocks.1.attn.qkv.{name}']
-        for part in range(3):
-            for head in range(3):
-                for row in (0, 1, 31):
-                    assert torch.equal(theirs[part * 96 + head * 32 + row], mine[head * 96 + part * 32 + row])
-
-
-def test_inputs_of_a_merging(ours: State, official: State) -> None:
-    """Official: groups of channels for (0, 0), (1, 0), (0, 1), (1, 1). Ours: four values a channel, row by row."""
-    for name in ('norm.weight', 'norm.bias', 'reduction.weight'):
-        theirs, mine = official[f'layers.1.downsample.{name}'], ours[f'backbone.stages.2.merging.{name}']
-        for group, (row, column) in enumerate([(0, 0), (1, 0), (0, 1), (1, 1)]):
-            for channel in (0, 1, 95):
-                assert torch.equal(theirs[..., 96 * group + channel], mine[..., 4 * channel + 2 * row + column])
-
-
-def test_entries_of_a_table(ours: State, official: State) -> None:
-    """Official: row by row over the offsets from −6 to 6. Ours: offsets 0, −1, 1, −2, 2, …"""
-    theirs = official['layers.1.blocks.0.attn.relative_position_bias_table']
-    mine = ours['backbone.stages.1.blocks.0.attn.bias.tables.shared']
-    order = [0, -1, 1, -2, 2, -3, 3, -4, 4, -5, 5, -6, 6]
-    for y in range(-6, 7):
-        for x in range(-6, 7):
-            assert torch.equal(theirs[(y + 6) * 13 + x + 6], mine[:, order.index(y), order.index(x)])
+    return to_official(ours)
 
 
 def test_command_line_round_trip(tmp_path: Path, capsys) -> None:
     """As a user does it: a published file, with buffers and more beside the weights."""
-    official = converter.to_official(network('s3-s', 3))
+    official = to_official(network('s3-s', 3))
     torch.save(dict(model=with_buffers(official), epoch=299), tmp_path / 'S3-S.pth')
     command = [sys.executable, str(ROOT / 'tools/converters/s3.py'), 'S3-S.pth', 'ours.safetensors']
     out = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
     assert out.endswith("ours.safetensors\nbackbone: dict(type='vitnas.S3', arch='s3-s')\n")
     converter.main([str(tmp_path / 'ours.safetensors'), str(tmp_path / 'back.pth'), '--to-official'])
-    assert capsys.readouterr().out.startswith(f'{len(official)} tensors, digest {converter.digest(official)[:16]}: ')
-    assert converter.digest(converter.read(tmp_path / 'back.pth')) == converter.digest(official)
+    assert capsys.readouterr().out.startswith(f'{len(official)} tensors, digest {digest(official)[:16]}: ')
+    assert digest(read(tmp_path / 'back.pth')) == digest(official)
     assert {path.name for path in tmp_path.iterdir()} == {'S3-S.pth', 'ours.safetensors', 'back.pth'}
 
 
@@ -165,7 +68,7 @@ def test_a_file_of_timm_runs_in_mmpretrain_and_timm_reads_what_comes_back(tmp_pa
         torch.testing.assert_close(ours(x, mode='tensor'), model(x), rtol=1e-5, atol=1e-5)
     converter.main([str(tmp_path / 'ours.pth'), str(tmp_path / 'back.pth'), '--to-timm'])
     again = timm.create_model('swin_s3_tiny_224', checkpoint_path=str(tmp_path / 'back.pth'), num_classes=7)
-    assert converter.digest(again.state_dict()) == converter.digest(model.state_dict())
+    assert digest(again.state_dict()) == digest(model.state_dict())
 
 
 @pytest.mark.parametrize(
@@ -183,7 +86,7 @@ def test_other_architectures_are_written_beside_the_target(
 ) -> None:
     """Also those whose tables are for a larger image or other patches than the default."""
     ours = network(arch, **built)
-    save_file(converter.to_timm(ours), tmp_path / 'in.safetensors')
+    save_file(to_timm(ours), tmp_path / 'in.safetensors')
     converter.main([str(tmp_path / 'in.safetensors'), str(tmp_path / 'my.net.pth')])
     file = tmp_path / 'my.net.arch.json'
     line = capsys.readouterr().out.splitlines()[-1]
@@ -193,31 +96,6 @@ def test_other_architectures_are_written_beside_the_target(
     backbone.load_state_dict({k[9:]: v for k, v in ours.items() if k.startswith('backbone.')})
     for name, tensor in backbone.state_dict().items():  # tables of other sizes would have been interpolated
         assert torch.equal(tensor, ours[f'backbone.{name}'])
-
-
-def test_every_entry_of_the_zoo_is_recognised(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the image size that its tables are stored for; nothing but the shapes is looked at."""
-    names = [name for name in zoo.arch_names() if zoo.entry(name).arch.family == 's3']
-    monkeypatch.setattr(converter, 'digest', lambda state: 'none')
-    for name in names:
-        size = zoo.entry(name).input_size[0]
-        with torch.device('meta'):
-            state = converter.to_official(network(name, img_size=size))
-            monkeypatch.setattr(converter, 'read', lambda path, state=state: state)
-            converter.main([str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
-        wanted = f"arch='{name}'" + (f', img_size={size}' if size != 224 else '')
-        assert capsys.readouterr().out.endswith(f"\nbackbone: dict(type='vitnas.S3', {wanted})\n")
-    assert len(names) >= 3
-
-
-def test_a_fixed_network_with_tables_by_window(ours: State) -> None:
-    named = {}
-    for name, tensor in ours.items():
-        named[name.replace('tables.shared', f'tables.{(tensor.shape[-1] + 1) // 2}')] = tensor
-    S3(arch=small(), bias='per-window').load_state_dict(
-        {k[9:]: v for k, v in named.items() if k.startswith('backbone.')}
-    )
-    assert converter.digest(converter.to_official(named)) == converter.digest(converter.to_official(ours))
 
 
 def refused(tmp_path: Path, state: object, *args: str) -> str:
@@ -261,6 +139,7 @@ DAMAGES = [
     ('layers.1.blocks.0.mlp.fc1.weight', (0, 96), 'mlp_ratio'),
     ('layers.2.blocks.0.attn.relative_position_bias_table', (16, 2), 'has shape (16, 2), which it has in no S3'),
     ('layers.2.blocks.0.attn.relative_position_bias_table', (24, 2), 'has shape (24, 2), which it has in no S3'),
+    ('layers.2.blocks.0.attn.relative_position_bias_table', (), 'has shape (), which it has in no S3'),
     ('layers.2.blocks.0.attn.relative_position_bias_table', None, 'it lacks layers.2.blocks.0.attn.relative_position'),
     ('layers.1.downsample.norm.weight', (383,), 'has shape (383,), which it has in no S3'),
     ('layers.1.downsample.reduction.weight', (64, 128), 'is (64, 128); in an S3 of its other tensors it is (64, 384)'),
@@ -281,8 +160,8 @@ def test_damaged_files_are_refused_in_their_own_names(
     assert message in answer
     if message.startswith(('is', 'has')):
         assert f'CheckpointError: {name} {message}' in answer
-        timm_layout = {converter.timm_name(key): tensor for key, tensor in changed.items()}
-        assert f'{converter.timm_name(name)} {message}' in refused(tmp_path, timm_layout)
+        timm_layout = {timm_name(key): tensor for key, tensor in changed.items()}
+        assert f'{timm_name(name)} {message}' in refused(tmp_path, timm_layout)
 
 
 def test_what_the_published_layouts_have_no_place_for(ours: State, tmp_path: Path) -> None:
@@ -294,9 +173,6 @@ def test_what_the_published_layouts_have_no_place_for(ours: State, tmp_path: Pat
     wide = network(small(num_heads=2))
     message = 'backbone.stages.0.blocks.0 has 2 heads, 64 channels, and is 32 wide; in the published layout both'
     assert message in refused(tmp_path, wide, '--to-official')
-    short = {name: tensor for name, tensor in ours.items() if name != 'backbone.norm2.bias'}
-    with pytest.raises(CheckpointError, match=r'backbone\.norm2\.bias is missing; in an S3 of its other tensors'):
-        converter.to_official(short)
 
 
 def test_command_line_mistakes(ours: State, tmp_path: Path, capsys) -> None:

@@ -7,17 +7,13 @@ import pytest
 import torch
 
 from tests.families import FAMILIES
+from tests.test_families.test_vitas_weights import random_state
 from tools.converters import twins, vitas
 from vitnas_core.backbones import ViTASDeiT, ViTASTwins
 from vitnas_core.backbones.pretrained import load_pretrained
 from vitnas_core.errors import CheckpointError
 
 DEIT = FAMILIES['vitas_deit'].space
-
-
-def random_state(backbone: torch.nn.Module, width: int) -> dict[str, torch.Tensor]:
-    state = {f'backbone.{name}': torch.randn_like(w) for name, w in backbone.state_dict().items()}
-    return state | {'head.fc.weight': torch.randn(10, width), 'head.fc.bias': torch.randn(10)}
 
 
 @pytest.mark.parametrize('kind', ['arch', 'space'])

@@ -1,12 +1,11 @@
-"""What the converters of published checkpoints share: files, a digest, a check of shapes, the command line."""
+"""Command line of the converters: two files, errors in one sentence, and a report of what was written."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,150 +14,11 @@ import torch
 from torch import Tensor
 
 from vitnas_core.backbones import ElasticBackbone
+from vitnas_core.backbones.foreign import digest
 from vitnas_core.backbones.pretrained import NOTE
-from vitnas_core.errors import CheckpointError, VitnasError
+from vitnas_core.errors import VitnasError
+from vitnas_core.spaces import Arch
 from vitnas_core.utils.fileio import atomic_write
-
-
-def digest(state: Mapping[str, Tensor]) -> str:
-    """A fingerprint of names, shapes, types and every bit of a state dict, whatever its order."""
-    sha = hashlib.sha256()
-    for name in sorted(state):
-        tensor = state[name].detach().cpu().contiguous()
-        sha.update(f'{name} {tuple(tensor.shape)} {tensor.dtype}\n'.encode())
-        sha.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-    return sha.hexdigest()
-
-
-def check_shapes(
-    given: Mapping[str, Tensor], wanted: Mapping[str, Tensor], where: str, name_of: Callable[[str], str | None] = str
-) -> None:
-    """Check that a state dict has just the names and shapes of another.
-
-    Args:
-        given: The state dict.
-        wanted: The other one; only its shapes are read.
-        where: What the other one belongs to, e.g. ``'a supernet of autoformer-tiny'``.
-        name_of: What the file calls one of these names. Defaults to the same.
-
-    Raises:
-        CheckpointError: A tensor is missing, too much, or of another shape.
-    """
-    for name in sorted({*wanted, *given}):
-        want, got = (tuple(tensors[name].shape) if name in tensors else 'missing' for tensors in (wanted, given))
-        if want != got:
-            raise CheckpointError(f'{name_of(name)} is {got}; in {where} it is {want}')
-
-
-def part(
-    state: Mapping[str, Tensor], table: Mapping[str, Sequence[str]], backbone: ElasticBackbone, who: str
-) -> dict[str, Tensor]:
-    """Rename the tensors of a classifier to ours; one that is several here is parted along its first axis.
-
-    Args:
-        state: Their weights.
-        table: Their name → ours, in the order of the parts.
-        backbone: The network that they are for.
-        who: What they should be, e.g. ``'a Twins-SVT of this architecture'``.
-
-    Raises:
-        CheckpointError: They are not of this network.
-    """
-    own, converted = backbone.state_dict(), dict[str, Tensor]()
-    for name, tensor in state.items():
-        if name not in table:
-            raise CheckpointError(f'not {who}: {name} is none of its tensors')
-        sizes = [len(own[ours.removeprefix('backbone.')]) for ours in table[name]] if len(table[name]) > 1 else []
-        if sizes and sum(sizes) != len(tensor):
-            raise CheckpointError(f'{name} has shape {tuple(tensor.shape)}; in this network it has {sum(sizes)} rows')
-        parts = tensor.split(sizes) if sizes else (tensor,)
-        converted |= {ours: piece.contiguous() for ours, piece in zip(table[name], parts)}
-    check_classifier(converted, backbone, {ours: theirs for theirs, names in table.items() for ours in names})
-    return converted
-
-
-def join(
-    state: Mapping[str, Tensor], table: Mapping[str, Sequence[str]], backbone: ElasticBackbone
-) -> dict[str, Tensor]:
-    """The inverse of :func:`part`.
-
-    Raises:
-        CheckpointError: The weights are not of this network.
-    """
-    check_classifier(state, backbone, {})
-    return {theirs: torch.cat([state[name] for name in names]) for theirs, names in table.items() if names[0] in state}
-
-
-def check_classifier(state: Mapping[str, Tensor], backbone: ElasticBackbone, names: Mapping[str, str]) -> None:
-    """Check that weights in our layout are just those of a backbone, with or without a linear head.
-
-    Args:
-        state: The weights.
-        backbone: The network.
-        names: What the file calls them, by our names; those that it lacks are called the same.
-
-    Raises:
-        CheckpointError: They are not.
-    """
-    wanted: dict[str, Tensor] = {f'backbone.{name}': tensor for name, tensor in backbone.state_dict().items()}
-    heads = [state[name] for name in ('head.fc.bias', 'head.fc.weight') if name in state]
-    if heads:
-        wanted['head.fc.weight'] = torch.empty(len(heads[0]), backbone.out_channels()[-1], device='meta')
-        wanted['head.fc.bias'] = torch.empty(len(heads[0]), device='meta')
-    check_shapes(state, wanted, 'this network', lambda name: names.get(name, name))
-
-
-class _Settings(dict):
-    """Stands for the settings that a published file carries, whose package need not be there."""
-
-
-def read(path: Path, keys: Sequence[str] = ('model', 'state_dict')) -> dict[str, Tensor]:
-    """Read the tensors of a ``.safetensors`` file or of a checkpoint, with nothing executed.
-
-    Args:
-        path: The file.
-        keys: Under which of its entries the state dict is, the first that there is. Defaults to the usual ones.
-
-    Raises:
-        CheckpointError: The file is missing, damaged, or holds no state dict.
-    """
-    try:
-        if path.suffix == '.safetensors':
-            return safetensors.torch.load_file(path)
-        # The official files carry their command line, or settings of yacs.
-        with torch.serialization.safe_globals([argparse.Namespace, (_Settings, 'yacs.config.CfgNode')]):
-            data = torch.load(path, map_location='cpu', weights_only=True)
-    except FileNotFoundError:
-        raise CheckpointError(f'there is no file {path}') from None
-    except Exception as err:
-        reason = f'{type(err).__name__}: {str(err).splitlines()[0] if str(err) else ""}'
-        raise CheckpointError(f'{path} cannot be read as a checkpoint of torch or safetensors ({reason})') from None
-    for key in keys:
-        if isinstance(data, dict) and isinstance(data.get(key), dict):
-            data = data[key]
-            break
-    if not isinstance(data, dict) or not data or not all(isinstance(value, Tensor) for value in data.values()):
-        raise CheckpointError(f'{path} holds no state dict')
-    return data
-
-
-def write(path: Path, key: str, state: dict[str, Tensor], note: str | None = None) -> None:
-    """Write a state dict aside and rename it: ``.safetensors`` as it is, else a checkpoint under ``key``.
-
-    Args:
-        path: The file.
-        key: ``'state_dict'`` or ``'model'``.
-        state: The weights.
-        note: What the backbone says of them (:meth:`~vitnas_core.backbones.ElasticBackbone.note`); None for files in
-            the layout of others.
-    """
-    notes = {} if note is None else {NOTE: note}
-    if path.suffix == '.safetensors':
-        atomic_write(path, safetensors.torch.save(state, notes))
-        return
-    buffer = io.BytesIO()
-    torch.save({key: state, **({'meta': notes} if notes else {})}, buffer)
-    atomic_write(path, buffer.getvalue())
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
@@ -179,14 +39,50 @@ def parse(parser: argparse.ArgumentParser, args: list[str] | None) -> argparse.N
 
 @contextlib.contextmanager
 def refusing(source: Path) -> Iterator[None]:
-    """End the program with one sentence that names the file where it cannot be converted."""
+    """End the program with one sentence that names the file if it cannot be converted."""
     try:
         yield
     except VitnasError as err:
         raise SystemExit(f'{type(err).__name__}: {err} ({source})') from None
 
 
-def config_line(backbone: str, settings: Mapping[str, Any]) -> str:
-    """The backbone of a config, in a line."""
+def finish(path: Path, state: dict[str, Tensor], cls: type[ElasticBackbone], settings: Mapping[str, Any]) -> None:
+    """Write weights in our layout with their backbone's note, and print the backbone of a config that runs them.
+
+    Args:
+        path: The target. An architecture without a name is written beside it.
+        state: The weights.
+        cls: The class of the backbone.
+        settings: Its arguments; ``arch`` may be an :class:`~vitnas_core.spaces.Arch`.
+    """
+    arch = settings.get('arch')
+    if isinstance(arch, Arch):
+        file = path.with_suffix('.arch.json')
+        atomic_write(file, arch.to_json())
+        settings = {**settings, 'arch': str(file)}
+    with torch.device('meta'):
+        note = cls(**settings).note()
+    _write(path, 'state_dict', state, {NOTE: note})
+    print(config_line(cls, settings))
+
+
+def finish_foreign(path: Path, state: dict[str, Tensor], key: str = 'model') -> None:
+    """Write weights in a foreign layout; a ``.pth`` file has them under ``key``."""
+    _write(path, key, state, {})
+
+
+def config_line(cls: type[ElasticBackbone], settings: Mapping[str, Any]) -> str:
+    """The backbone of a config, in one line."""
     arguments = ', '.join(f'{name}={value!r}' for name, value in settings.items())
-    return f"backbone: dict(type='vitnas.{backbone}', {arguments})"
+    return f"backbone: dict(type='vitnas.{cls.__name__}', {arguments})"
+
+
+def _write(path: Path, key: str, state: dict[str, Tensor], notes: dict[str, str]) -> None:
+    """Write a state dict aside, rename it, and print its digest."""
+    if path.suffix == '.safetensors':
+        atomic_write(path, safetensors.torch.save(state, notes))
+    else:
+        buffer = io.BytesIO()
+        torch.save({key: state, **({'meta': notes} if notes else {})}, buffer)
+        atomic_write(path, buffer.getvalue())
+    print(f'{len(state)} tensors, digest {digest(state)[:16]}: {path}')
