@@ -245,4 +245,4 @@ def test_evaluation_needs_neither_training_nor_search() -> None:
 
 def test_policy_is_bound_to_its_sampler() -> None:
     sampler = dict(type='vitnas.FocusSampler', input_size=32, num_classes=10, step=3e5, width=16)
-    assert Policy(sampler, 2e6).pricing() == dict(input_size=32, num_classes=10)
+    assert Policy(sampler, 2e6).priced_for() == dict(input_size=32, num_classes=10)

@@ -293,7 +293,7 @@ class SearchLoop(BaseLoop):
         self, runner: Runner, dataloader: Mapping[str, Any], input_size: Size | None, num_classes: int | None
     ) -> tuple[Size, int]:
         """The image size and the classes that architectures are priced for."""
-        bound = self.algorithm.pricing()
+        bound = self.algorithm.priced_for()
         for name, given in (('input_size', input_size), ('num_classes', num_classes)):
             if bound and given is not None:
                 raise VitnasError(

@@ -37,17 +37,17 @@ class StageChoices(StageRecord):
 
 
 @dataclass(frozen=True, eq=False)
-class Choices(NetworkRecord):
+class NetworkChoices(NetworkRecord):
     """A network."""
 
     stages: tuple[StageChoices, ...] = parts()
 
 
-SCHEMA = Schema('autoformer', 'AutoFormer', Choices, StageChoices, BlockChoices, num_stages=1)
+SCHEMA = Schema('autoformer', 'AutoFormer', NetworkChoices, StageChoices, BlockChoices, num_stages=1)
 
 
 def cost(
-    network: Choices,
+    network: NetworkChoices,
     size: tuple[int, int],
     num_classes: int,
     *,

@@ -35,7 +35,7 @@ from ...errors import ArchError, VitnasError
 from ...registry import MODELS
 from ...spaces import Limits
 from ...utils import checks
-from .arch import HEAD_DIM, PEG_SIDE, POSITIONS, SCHEMA, Choices, cost, units
+from .arch import HEAD_DIM, PEG_SIDE, POSITIONS, SCHEMA, NetworkChoices, cost, units
 
 
 class QKV(ElasticLinear):
@@ -63,7 +63,7 @@ class QKV(ElasticLinear):
         return qkv.unflatten(-1, (-1, 3, HEAD_DIM)).permute(3, 0, 2, 1, 4)
 
 
-class Attention(nn.Module):
+class AutoFormerAttention(nn.Module):
     """Multi-head self-attention with relative positions on keys and values.
 
     Args:
@@ -90,7 +90,7 @@ class Attention(nn.Module):
         return self.proj(out if scale == 1.0 else out * scale)
 
 
-class Block(nn.Module):
+class AutoFormerBlock(nn.Module):
     """A pre-norm transformer block: attention and MLP, each with a residual.
 
     Args:
@@ -99,7 +99,7 @@ class Block(nn.Module):
         hidden: Axis of the hidden units.
         drop_path: Chance that a sample skips a branch.
         scaled: Widths with scaling vectors of their own; None for no scaling.
-        **attention: Further arguments of :class:`Attention`.
+        **attention: Further arguments of :class:`AutoFormerAttention`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Block(nn.Module):
         super().__init__()
         self.heads, self.hidden = heads, hidden
         self.norm1 = ElasticLayerNorm(embed)
-        self.attn = Attention(embed, heads, **attention)
+        self.attn = AutoFormerAttention(embed, heads, **attention)
         self.norm2 = ElasticLayerNorm(embed)
         self.fc1 = ElasticLinear(embed, hidden, normed=True)
         self.fc2 = ElasticLinear(hidden, embed)
@@ -219,13 +219,13 @@ class AutoFormer(ElasticBackbone):
         self._init_parameters()
         self.set_arch(self.space.largest())
 
-    def _build_blocks(self, widths: list[int]) -> Iterator[Block]:
+    def _build_blocks(self, widths: list[int]) -> Iterator[AutoFormerBlock]:
         settings, (stage,) = self.settings, self.space.stages
         (rates,) = drop_path_rates(settings['drop_path_rate'], [len(stage.blocks)])
         for choices, rate in zip(stage.blocks, rates):
             assert choices is not None
             ratios = choices.values_of('mlp_ratio')
-            yield Block(
+            yield AutoFormerBlock(
                 self.embed_axis,
                 heads=self.axis(choices.values_of('num_heads'), sortable=True),
                 hidden=self.axis(
@@ -271,7 +271,7 @@ class AutoFormer(ElasticBackbone):
         """The depth of the shallowest architecture."""
         return self.space.stages[0].depths[0]
 
-    def check_weights(self, network: Choices) -> None:
+    def check_weights(self, network: NetworkChoices) -> None:
         """Refuse depths that the outputs were not checked for, and widths without scaling vectors."""
         (stage,) = network.stages
         if len(stage.blocks) < self._fewest:
@@ -282,7 +282,7 @@ class AutoFormer(ElasticBackbone):
         for block in self.blocks if self.settings['scaling'] else ():
             SwitchableScale.check(block.get_submodule('scale_mlp'), 'stages[0].embed_dim', stage.embed_dim)
 
-    def widths(self, network: Choices) -> Iterator[tuple[Axis, int]]:
+    def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
         """The tokens, and heads and hidden units of each block."""
         (stage,) = network.stages
         yield self.embed_axis, stage.embed_dim
@@ -346,8 +346,8 @@ class AutoFormer(ElasticBackbone):
         return rescale[0] / heads, rescale[1] / ratio
 
     @property
-    def _blocks(self) -> list[Block]:
-        return cast('list[Block]', list(self.blocks))
+    def _blocks(self) -> list[AutoFormerBlock]:
+        return cast('list[AutoFormerBlock]', list(self.blocks))
 
 
 def _add_conditional(tokens: Tensor, peg: nn.Module, size: tuple[int, int]) -> Tensor:

@@ -22,8 +22,7 @@ from ...costs.algebra import (
     total,
 )
 from ...errors import ArchError, SpaceError
-from ...spaces.arch import Arch, Stage
-from ...spaces.arch import Choices as Values
+from ...spaces.arch import Arch, Choices, Stage
 from ...spaces.grammar import ChoiceSpace
 from ...spaces.records import NetworkRecord, StageRecord, flag, parts, whole
 from ...spaces.schema import Schema
@@ -93,7 +92,7 @@ class HeadChoices(StageRecord):
 
 
 @dataclass(frozen=True, eq=False)
-class Choices(NetworkRecord):
+class NetworkChoices(NetworkRecord):
     """A network: a stem, stages, and MBPool last.
 
     Args:
@@ -118,7 +117,7 @@ class Choices(NetworkRecord):
 class _Schema(Schema):
     """The kind of a stage goes by its place, and by whether it has an MLP."""
 
-    def stage_type(self, stages: int, s: int, choices: Values | ChoiceSpace) -> Any:
+    def stage_type(self, stages: int, s: int, choices: Choices | ChoiceSpace) -> Any:
         """Stem, head, convolutions or transformers."""
         if s == 0:
             return StemChoices
@@ -153,7 +152,7 @@ class _Schema(Schema):
                 )
 
 
-SCHEMA = _Schema('nasvit', 'NASViT', Choices)
+SCHEMA = _Schema('nasvit', 'NASViT', NetworkChoices)
 
 
 def rounded(channels: float) -> int:
@@ -189,7 +188,7 @@ def check_window(name: str, size: int | None) -> int | None:
 
 
 def cost(
-    network: Choices,
+    network: NetworkChoices,
     size: Size,
     num_classes: int,
     *,

@@ -19,11 +19,11 @@ from ...elastic import Axis, ElasticBatchNorm2d, ElasticConv2d, SwitchableScale,
 from ...errors import ArchError
 from ...registry import MODELS
 from ...utils import checks
-from .arch import SCHEMA, Choices, Size, TransformerChoices, check_window, cost, hidden_width
-from .layers import COLUMNS, MBConv, MBPool, PublishedScale, Slot, TransformerLayer
+from .arch import SCHEMA, NetworkChoices, Size, TransformerChoices, check_window, cost, hidden_width
+from .layers import COLUMNS, MBConv, MBPool, PublishedScale, ScaleSlot, TransformerLayer
 
 
-class Stage(nn.Module):
+class NASViTStage(nn.Module):
     """An MBConv, then transformer layers or more MBConvs.
 
     Args:
@@ -102,7 +102,7 @@ class NASViT(ElasticBackbone):
         self._init_parameters()
         self.set_arch(self.space.largest())
 
-    def _build_stage(self, s: int, rates: Sequence[float]) -> Stage:
+    def _build_stage(self, s: int, rates: Sequence[float]) -> NASViTStage:
         """The modules of a stage between stem and head."""
         before, embed, choices = self.embeds[s - 1], self.embeds[s], self.largest.stages[s]
         resized = len({*self.width_options[s - 1], *self.width_options[s]}) > 1
@@ -112,7 +112,7 @@ class NASViT(ElasticBackbone):
                 blocks.append(self._build_layer(s, b, choices, rates[b]))
             else:
                 blocks.append(MBConv(embed, embed, choices, 1, False, rates[b]))
-        return Stage(blocks)
+        return NASViTStage(blocks)
 
     def _build_layer(self, s: int, b: int, choices: TransformerChoices, drop_path: float) -> TransformerLayer:
         """A transformer layer, the first of which is number 1 of its stage."""
@@ -132,7 +132,7 @@ class NASViT(ElasticBackbone):
             drop_path=drop_path,
         )
 
-    def _slots(self, s: int, b: int) -> list[Slot]:
+    def _slots(self, s: int, b: int) -> list[ScaleSlot]:
         """The scaling vectors of a layer as published: depths at which it is there × numbers of tokens modulo 8."""
         depths = [depth for depth in self.space.stages[s].depths if depth > b]
         sides = self.space.choices.values_of('resolution')
@@ -146,7 +146,7 @@ class NASViT(ElasticBackbone):
             elif isinstance(module, TransformerLayer):
                 nn.init.trunc_normal_(module.attn.table, std=0.02)
 
-    def check_weights(self, network: Choices) -> None:
+    def check_weights(self, network: NetworkChoices) -> None:
         """Refuse expansions that are absent, widths that cannot change, and widths without scaling vectors."""
         before = network.stages[0].width
         for s, (stage, most, own) in enumerate(zip(network.stages[1:-1], self.largest.stages[1:-1], self.stages), 1):
@@ -162,7 +162,7 @@ class NASViT(ElasticBackbone):
                 if isinstance(scale, PublishedScale):
                     scale.check_slot(path, (stage.depth, _column(network, s, network.resolution)))
 
-    def widths(self, network: Choices) -> Iterator[tuple[Axis, int]]:
+    def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
         """Each stage, and the hidden channels, heads and hidden units of its layers."""
         *stages, head = network.stages
         before = 0
@@ -184,11 +184,11 @@ class NASViT(ElasticBackbone):
 
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
         """The layers of each stage; stem and MBPool have none."""
-        return ((), *(tuple(stage.blocks) for stage in cast('list[Stage]', list(self.stages))), ())
+        return ((), *(tuple(stage.blocks) for stage in cast('list[NASViTStage]', list(self.stages))), ())
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B, 3, H, W) → features, at full width with zeros in inactive channels."""
-        network: Choices = self.active.network
+        network: NetworkChoices = self.active.network
         if self.classifies:
             x = self._resize(x)
         x = F.silu(self.stem_bn(self.stem(x)))
@@ -206,7 +206,7 @@ class NASViT(ElasticBackbone):
             return x
         return F.interpolate(x, (side, side), mode='bicubic', align_corners=False)
 
-    def _run_stage(self, s: int, x: Tensor, network: Choices, common: WindowTables) -> Tensor:
+    def _run_stage(self, s: int, x: Tensor, network: NetworkChoices, common: WindowTables) -> Tensor:
         """A map through the layers of a stage between stem and head."""
         first, *others = self.stage_blocks()[s]
         choices = network.stages[s]
@@ -246,6 +246,6 @@ class NASViT(ElasticBackbone):
         return size if out_indices is not None else (int(zoo.load_arch(arch).choices['resolution']),) * 2
 
 
-def _column(network: Choices, s: int, side: int) -> int:
+def _column(network: NetworkChoices, s: int, side: int) -> int:
     """The number of tokens of a stage for images of a side, modulo 8."""
     return math.prod(network.maps((side, side))[s]) % COLUMNS

@@ -40,7 +40,7 @@ COLUMNS = 8
 _VALUE_DIM = VALUE_RATIO * HEAD_DIM
 _PARTS = (HEAD_DIM, HEAD_DIM, _VALUE_DIM)
 
-Slot = tuple[int, int]
+ScaleSlot = tuple[int, int]
 """(depth of the stage, tokens modulo 8): which scaling vector the published code takes."""
 
 
@@ -125,12 +125,12 @@ class PublishedScale(nn.Module):
         width: Largest width.
     """
 
-    def __init__(self, slots: Sequence[Slot], width: int) -> None:
+    def __init__(self, slots: Sequence[ScaleSlot], width: int) -> None:
         super().__init__()
         names = [_slot_name(*slot) for slot in slots]
         self.vectors = nn.ParameterDict({name: nn.Parameter(torch.full((width,), INIT)) for name in names})
 
-    def check_slot(self, path: str, slot: Slot) -> None:
+    def check_slot(self, path: str, slot: ScaleSlot) -> None:
         """Check that a slot has a vector.
 
         Raises:
@@ -142,7 +142,7 @@ class PublishedScale(nn.Module):
                 f'are there for {", ".join(self.vectors)}'
             )
 
-    def forward(self, x: Tensor, slot: Slot) -> Tensor:
+    def forward(self, x: Tensor, slot: ScaleSlot) -> Tensor:
         """Scale the last dimension of (…, width)."""
         width = x.shape[-1]
         return x * (prefix(self.vectors[_slot_name(*slot)], width) * (COLUMNS / width))
@@ -152,7 +152,7 @@ def _slot_name(depth: int, column: int) -> str:
     return f'{depth}-{column}'
 
 
-class Attention(nn.Module):
+class NASViTAttention(nn.Module):
     """Multi-head attention: talking heads, values four times as wide and convolved, relative positions (App. B.1).
 
     Rows of ``qkv`` keep queries, keys and values of a head together, heads one after another.
@@ -294,7 +294,7 @@ class TransformerLayer(nn.Module):
         self.heads = Axis(width.most // HEAD_DIM)
         self.hidden = tuple(Axis(choices.mlp_ratio * width.most, sortable=True) for _ in range(2))
         self.norm1 = ElasticImageNorm(width)
-        self.attn = Attention(width, self.heads, reach, shifted, window_size, official)
+        self.attn = NASViTAttention(width, self.heads, reach, shifted, window_size, official)
         self.scale_attn = scales[0]
         self.norm2 = ElasticImageNorm(width)
         self.mlp1 = MLP(width, self.hidden[0])
@@ -310,7 +310,7 @@ class TransformerLayer(nn.Module):
             yield hidden, choices.mlp_ratio * choices.width
 
     def forward(
-        self, x: Tensor, size: Size, choices: TransformerChoices, reach: int, slot: Slot, common: WindowTables
+        self, x: Tensor, size: Size, choices: TransformerChoices, reach: int, slot: ScaleSlot, common: WindowTables
     ) -> Tensor:
         """(B, h·w, C) → (B, h·w, C); arguments as those of the attention, and the slot of published scaling vectors."""
         which = (slot,) if isinstance(self.scale_attn, PublishedScale) else ()

@@ -44,17 +44,17 @@ class StageChoices(StageRecord):
 
 
 @dataclass(frozen=True, eq=False)
-class Choices(NetworkRecord):
+class NetworkChoices(NetworkRecord):
     """A network."""
 
     stages: tuple[StageChoices, ...] = parts()
 
 
-SCHEMA = Schema('s3', 'S3', Choices, StageChoices, BlockChoices)
+SCHEMA = Schema('s3', 'S3', NetworkChoices, StageChoices, BlockChoices)
 
 
 def cost(
-    network: Choices,
+    network: NetworkChoices,
     size: tuple[int, int],
     num_classes: int,
     *,

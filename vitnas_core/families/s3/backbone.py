@@ -16,8 +16,8 @@ from ...errors import ArchError
 from ...registry import MODELS
 from ...spaces import ChoiceSpace
 from ...utils import checks
-from .arch import SCHEMA, Choices, cost, units
-from .layers import Block, PatchEmbedding, PatchMerging, Stage
+from .arch import SCHEMA, NetworkChoices, cost, units
+from .layers import PatchEmbedding, PatchMerging, S3Block, S3Stage
 
 BIASES = ('shared', 'per-window')
 """What ``bias`` of an S3 may be."""
@@ -81,7 +81,7 @@ class S3(StagedBackbone):
         self._init_parameters()
         self.set_arch(self.space.largest())
 
-    def _build_stage(self, s: int) -> Stage:
+    def _build_stage(self, s: int) -> S3Stage:
         """The modules of a stage."""
         embed, stage, settings = self.embeds[s], self.space.stages[s], self.settings
         widths = stage.choices.values_of('embed_dim')
@@ -90,7 +90,7 @@ class S3(StagedBackbone):
         for b, (choices, rate) in enumerate(zip(stage.blocks, self.drop_path_rates()[s])):
             assert choices is not None
             ratios = choices.values_of('mlp_ratio')
-            block = Block(
+            block = S3Block(
                 embed,
                 heads=self.axis(choices.values_of('num_heads'), sortable=True),
                 hidden=self.axis([units(width, ratio) for width in widths for ratio in ratios], sortable=True),
@@ -103,7 +103,7 @@ class S3(StagedBackbone):
                 drop=settings['attn_drop_rate'],
             )
             blocks.append(block)
-        return Stage(PatchMerging(self.embeds[s - 1], embed) if s else None, blocks)
+        return S3Stage(PatchMerging(self.embeds[s - 1], embed) if s else None, blocks)
 
     def _table_sizes(self, choices: ChoiceSpace, side: int) -> list[int]:
         """Window sizes of a block that need a table, clamped to the side of its map."""
@@ -121,7 +121,7 @@ class S3(StagedBackbone):
                 for table in module.tables.values():
                     nn.init.trunc_normal_(table, std=0.02)
 
-    def check_weights(self, network: Choices) -> None:
+    def check_weights(self, network: NetworkChoices) -> None:
         """Refuse windows without a table, and widths without scaling vectors."""
         for s, (stage, ours) in enumerate(zip(network.stages, self._stages)):
             for b, (choices, block) in enumerate(zip(stage.blocks, ours.items)):
@@ -132,7 +132,7 @@ class S3(StagedBackbone):
                         f'{block.attn.bias.offers}'
                     )
 
-    def widths(self, network: Choices) -> Iterator[tuple[Axis, int]]:
+    def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
         """The tokens of each stage, and heads and hidden units of each block."""
         for stage, embed, ours in zip(network.stages, self.embeds, self._stages):
             yield embed, stage.embed_dim
@@ -161,5 +161,5 @@ class S3(StagedBackbone):
         return tuple(outs[s] for s in self.outs)
 
     @property
-    def _stages(self) -> list[Stage]:
-        return cast('list[Stage]', list(self.stages))
+    def _stages(self) -> list[S3Stage]:
+        return cast('list[S3Stage]', list(self.stages))

@@ -82,7 +82,7 @@ class WindowAttention(nn.Module):
         return windows.join(out.view(qkv.shape[1:]))
 
 
-class Block(nn.Module):
+class S3Block(nn.Module):
     """A pre-norm transformer block: attention in windows and MLP, each with a residual.
 
     Args:
@@ -157,7 +157,7 @@ class PatchMerging(nn.Module):
         return self.reduction(self.norm(cells.transpose(3, 4).flatten(3)))
 
 
-class Stage(nn.Module):
+class S3Stage(nn.Module):
     """The blocks of one width, and the merging that leads to it.
 
     Args:
@@ -165,12 +165,12 @@ class Stage(nn.Module):
         blocks: The blocks.
     """
 
-    def __init__(self, merging: PatchMerging | None, blocks: Sequence[Block]) -> None:
+    def __init__(self, merging: PatchMerging | None, blocks: Sequence[S3Block]) -> None:
         super().__init__()
         self.merging = merging
         self.blocks = nn.ModuleList(blocks)
 
     @property
-    def items(self) -> list[Block]:
+    def items(self) -> list[S3Block]:
         """The blocks."""
-        return cast('list[Block]', list(self.blocks))
+        return cast('list[S3Block]', list(self.blocks))

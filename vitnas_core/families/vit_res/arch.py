@@ -40,7 +40,7 @@ class StageChoices(StageRecord):
 
 
 @dataclass(frozen=True, eq=False)
-class Choices(NetworkRecord):
+class NetworkChoices(NetworkRecord):
     """A network."""
 
     stages: tuple[StageChoices, ...] = parts()
@@ -70,11 +70,11 @@ class _Schema(Schema):
                 )
 
 
-SCHEMA = _Schema('vit_res', 'ViTRes', Choices, StageChoices, BlockChoices, absent='any')
+SCHEMA = _Schema('vit_res', 'ViTRes', NetworkChoices, StageChoices, BlockChoices, absent='any')
 
 
 def cost(
-    network: Choices,
+    network: NetworkChoices,
     size: tuple[int, int],
     num_classes: int,
     *,

@@ -29,13 +29,13 @@ from ...elastic import (
     resize_positions,
 )
 from ...registry import MODELS
-from .arch import PATCH, SCHEMA, STEM, STRIDE, Choices, cost
+from .arch import PATCH, SCHEMA, STEM, STRIDE, NetworkChoices, cost
 
 EPS = 1e-6
 """Of every layer norm."""
 
 
-class Attention(nn.Module):
+class ViTResAttention(nn.Module):
     """Multi-head self-attention; its inner width is free of that of the tokens.
 
     Rows of ``qkv`` keep q, k and v of a head together, heads one after another, so that any number of heads is a
@@ -61,7 +61,7 @@ class Attention(nn.Module):
         return self.proj(out.transpose(1, 2).flatten(2))
 
 
-class Block(nn.Module):
+class ViTResBlock(nn.Module):
     """A pre-norm transformer block: attention and MLP, each with a residual.
 
     Args:
@@ -77,7 +77,7 @@ class Block(nn.Module):
         super().__init__()
         self.heads, self.hidden = heads, hidden
         self.norm1 = ElasticLayerNorm(embed, EPS)
-        self.attn = Attention(embed, heads, head_dim, drop)
+        self.attn = ViTResAttention(embed, heads, head_dim, drop)
         self.norm2 = ElasticLayerNorm(embed, EPS)
         self.fc1 = ElasticLinear(embed, hidden, normed=True)
         self.fc2 = ElasticLinear(hidden, embed)
@@ -146,7 +146,7 @@ class Reduction(nn.Module):
         return out, (rows, columns)
 
 
-class Stage(nn.Module):
+class ViTResStage(nn.Module):
     """The blocks of one width, and the reduction that leads to it.
 
     Args:
@@ -223,14 +223,14 @@ class ViTRes(StagedBackbone):
     def _grid_of(self, s: int, img_size: tuple[int, int]) -> tuple[int, int]:
         return self._grids_of(img_size)[s]
 
-    def _build_stage(self, s: int) -> Stage:
+    def _build_stage(self, s: int) -> ViTResStage:
         """The modules of a stage."""
         embed, stage, settings = self.embeds[s], self.space.stages[s], self.settings
         (head_dim,) = stage.choices.values_of('head_dim')
         blocks: list[nn.Module] = [
             nn.Identity()
             if choices is None
-            else Block(
+            else ViTResBlock(
                 embed,
                 heads=self.axis(choices.values_of('num_heads'), sortable=True),
                 hidden=self.axis(choices.values_of('hidden_dim'), sortable=True),
@@ -241,7 +241,7 @@ class ViTRes(StagedBackbone):
             for choices, rate in zip(stage.blocks, self.drop_path_rates()[s])
         ]
         reduction = Reduction(self.embeds[s - 1], embed, self._grids[s], settings['shortcut']) if s else None
-        return Stage(reduction, blocks)
+        return ViTResStage(reduction, blocks)
 
     def _init_parameters(self) -> None:
         """Truncated normal for linear layers, tokens and positions; torch's default for convolutions."""
@@ -254,13 +254,13 @@ class ViTRes(StagedBackbone):
             if name in positions:
                 nn.init.trunc_normal_(parameter, std=0.02)
 
-    def widths(self, network: Choices) -> Iterator[tuple[Axis, int]]:
+    def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
         """The tokens of each stage, and heads and hidden units of each block."""
         for stage, embed, blocks in zip(network.stages, self.embeds, self.stage_blocks()):
             yield embed, stage.embed_dim
             for choices, block in zip(stage.blocks, blocks):
                 if choices is not None:
-                    assert isinstance(block, Block)
+                    assert isinstance(block, ViTResBlock)
                     yield block.heads, choices.num_heads
                     yield block.hidden, choices.hidden_dim
 
@@ -294,5 +294,5 @@ class ViTRes(StagedBackbone):
         return tokens + table, (rows, columns)
 
     @property
-    def _stages(self) -> list[Stage]:
-        return cast('list[Stage]', list(self.stages))
+    def _stages(self) -> list[ViTResStage]:
+        return cast('list[ViTResStage]', list(self.stages))

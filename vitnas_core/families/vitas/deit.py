@@ -22,7 +22,7 @@ from ...registry import MODELS
 from ...spaces import ChoiceSpace
 from ...utils import checks
 from .arch import DEIT, DeiTChoices, deit_cost
-from .layers import Attention, Block, Heads, OfficialAttention
+from .layers import Heads, OfficialAttention, ViTASAttention, ViTASBlock
 
 NORM_EPS = 1e-6
 """What the norms of blocks add to the variance; the last one adds torch's default."""
@@ -115,7 +115,7 @@ class ViTASDeiT(ElasticBackbone):
         self._init_parameters()
         self.set_arch(self.space.largest())
 
-    def _build_block(self, choices: ChoiceSpace, rate: float) -> Block:
+    def _build_block(self, choices: ChoiceSpace, rate: float) -> ViTASBlock:
         dims, hidden = choices.values_of('qkv_dim'), choices.values_of('hidden_dim')
         inner, drop = self.axis(dim // 3 for dim in dims), self.settings['attn_drop_rate']
         if self.settings['official']:
@@ -123,8 +123,8 @@ class ViTASDeiT(ElasticBackbone):
             heads, superformer = choices.values_of('num_heads'), self.settings['superformer']
             attn: Heads | OfficialAttention = OfficialAttention(self.embed_axis, inner, joint, drop, heads, superformer)
         else:
-            attn = Attention(self.embed_axis, inner, drop)
-        return Block(attn, self.embed_axis, self.axis(hidden, sortable=True), rate, NORM_EPS)
+            attn = ViTASAttention(self.embed_axis, inner, drop)
+        return ViTASBlock(attn, self.embed_axis, self.axis(hidden, sortable=True), rate, NORM_EPS)
 
     def _init_parameters(self) -> None:
         """As DeiT: truncated normal for linear layers, tokens and positions; torch's default for convolutions.
@@ -203,7 +203,7 @@ class ViTASDeiT(ElasticBackbone):
         yield self.embed_axis, stage.embed_dim
         for choices, block in zip(stage.blocks, self.blocks):
             if choices is not None:
-                yield from cast('Block', block).widths(choices)
+                yield from cast('ViTASBlock', block).widths(choices)
 
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
         """One stage."""

@@ -57,7 +57,7 @@ def split(x: Tensor, num_heads: int) -> Tensor:
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
-class Attention(Heads):
+class ViTASAttention(Heads):
     """Multi-head self-attention of all tokens."""
 
     def forward(self, x: Tensor, num_heads: int) -> Tensor:
@@ -112,7 +112,7 @@ class OfficialAttention(nn.Module):
         return self.proj(out.transpose(1, 2).flatten(2))
 
 
-class Block(nn.Module):
+class ViTASBlock(nn.Module):
     """A pre-norm transformer block: attention and MLP, each with a residual.
 
     Args:
@@ -204,19 +204,19 @@ class GlobalAttention(Heads):
         return self.gather(*(split(part, num_heads) for part in (q, k, v))).unflatten(1, size)
 
 
-class Slot(nn.ModuleDict):
+class TwinsSlot(nn.ModuleDict):
     """A place for a block: one of several, each with weights of its own.
 
     Args:
         blocks: The blocks, by what they attend to; none for a place that is always empty.
     """
 
-    def __init__(self, blocks: dict[str, Block]) -> None:
+    def __init__(self, blocks: dict[str, ViTASBlock]) -> None:
         super().__init__(blocks)
 
-    def block(self, op: str) -> Block:
+    def block(self, op: str) -> ViTASBlock:
         """The block that attends to something."""
-        return cast('Block', self[op])
+        return cast('ViTASBlock', self[op])
 
     def forward(self, x: Tensor, op: str, num_heads: int, common: WindowTables) -> Tensor:
         """(B, H, W, E) → (B, H, W, E)."""
@@ -233,7 +233,7 @@ class TwinsStage(nn.Module):
         slots: The places for blocks.
     """
 
-    def __init__(self, channels: Axis | int, embed: Axis, patch_size: int, slots: Sequence[Slot]) -> None:
+    def __init__(self, channels: Axis | int, embed: Axis, patch_size: int, slots: Sequence[TwinsSlot]) -> None:
         super().__init__()
         self.proj = ElasticConv2d(channels, embed, patch_size, patch_size)
         self.norm = ElasticLayerNorm(embed)
@@ -241,9 +241,9 @@ class TwinsStage(nn.Module):
         self.blocks = nn.ModuleList(slots)
 
     @property
-    def slots(self) -> list[Slot]:
+    def slots(self) -> list[TwinsSlot]:
         """The places for blocks."""
-        return cast('list[Slot]', list(self.blocks))
+        return cast('list[TwinsSlot]', list(self.blocks))
 
     def embed(self, x: Tensor) -> Tensor:
         """A map (B, C, H, W), padded to whole patches → (B, H', W', E)."""

@@ -15,7 +15,7 @@ from ...registry import MODELS
 from ...spaces import ChoiceSpace
 from ...utils import checks
 from .arch import TWINS, TwinsChoices, check_ratios, twins_cost
-from .layers import Block, GlobalAttention, Heads, LocalAttention, Slot, TwinsStage
+from .layers import GlobalAttention, Heads, LocalAttention, TwinsSlot, TwinsStage, ViTASBlock
 
 NORM_EPS = 1e-5
 """What norms add to the variance: as mmpretrain's Twins."""
@@ -81,10 +81,10 @@ class ViTASTwins(StagedBackbone):
             return TwinsStage(self.embeds[s - 1], self.embeds[s], 2, slots)
         return TwinsStage(3, self.embeds[s], self.settings['patch_size'], slots)
 
-    def _build_slot(self, s: int, choices: ChoiceSpace | None, rate: float) -> Slot:
+    def _build_slot(self, s: int, choices: ChoiceSpace | None, rate: float) -> TwinsSlot:
         """A block for each kind of attention that a place may have; none for a place that is always empty."""
         if choices is None:
-            return Slot({})
+            return TwinsSlot({})
         embed, drop, blocks = self.embeds[s], self.settings['attn_drop_rate'], {}
         for op in choices.values_of('op'):
             inner = self.axis(dim // 3 for dim in choices.values_of('qkv_dim'))
@@ -92,8 +92,10 @@ class ViTASTwins(StagedBackbone):
                 attn: Heads = LocalAttention(embed, inner, drop, self.settings['window_size'])
             else:
                 attn = GlobalAttention(embed, inner, drop, self.settings['sr_ratios'][s])
-            blocks[op] = Block(attn, embed, self.axis(choices.values_of('hidden_dim'), sortable=True), rate, NORM_EPS)
-        return Slot(blocks)
+            blocks[op] = ViTASBlock(
+                attn, embed, self.axis(choices.values_of('hidden_dim'), sortable=True), rate, NORM_EPS
+            )
+        return TwinsSlot(blocks)
 
     def _init_parameters(self) -> None:
         """As Twins: truncated normal for linear layers, and for convolutions a normal of what they put out."""

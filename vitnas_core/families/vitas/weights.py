@@ -9,7 +9,7 @@ from torch import Tensor
 from ...backbones.foreign import join, split
 from ...errors import CheckpointError
 from .deit import ViTASDeiT
-from .layers import Block, OfficialAttention
+from .layers import OfficialAttention, ViTASBlock
 from .twins import ViTASTwins
 
 _NAMES = ('weight', 'bias')
@@ -92,7 +92,7 @@ def deit_names(backbone: ViTASDeiT) -> dict[str, tuple[str, ...]]:
         table |= {f'{stem}.patch_embed.proj.{name}': (f'backbone.patch_embed.{size}.{name}',) for name in _NAMES}
     supernet = backbone.space.size() > 1
     for b, block in enumerate(backbone.blocks):
-        if not isinstance(block, Block):  # absent
+        if not isinstance(block, ViTASBlock):  # absent
             continue
         theirs, ours = f'net.backbone_Block_{"id" if supernet else "Block"}_{b}.0', f'backbone.blocks.{b}'
         table |= {f'{theirs}.{a}.{name}': (f'{ours}.{o}.{name}',) for a, o in _DEIT_BLOCK.items() for name in _NAMES}
@@ -107,7 +107,7 @@ def deit_names(backbone: ViTASDeiT) -> dict[str, tuple[str, ...]]:
     return table
 
 
-def _deit_attention(block: Block, supernet: bool) -> dict[str, tuple[str, ...]]:
+def _deit_attention(block: ViTASBlock, supernet: bool) -> dict[str, tuple[str, ...]]:
     """Theirs → ours, of queries, keys and values; those of a fixed network are one layer there.
 
     Raises:

@@ -136,7 +136,7 @@ class SearchAlgorithm(ABC):
 
     # for algorithms that learned with the supernet
 
-    def pricing(self) -> dict[str, Any]:
+    def priced_for(self) -> dict[str, Any]:
         """``input_size`` and ``num_classes`` that the algorithm states, None for those of the config; empty for any."""
         return {}
 

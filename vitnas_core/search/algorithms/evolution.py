@@ -18,7 +18,7 @@ from ..feasible import FeasibleSpace
 from ..predictor import LEAST, ForestPredictor, PredictorValidation, Screening
 from .base import Proposal, SearchAlgorithm
 
-AUTOFORMER_PROB = {'global': 0.4, 'stage': 0.4, 'depth': 0.4, 'block': 0.2}
+PUBLISHED_PROB = {'global': 0.4, 'stage': 0.4, 'depth': 0.4, 'block': 0.2}
 """Chance to redraw a dimension, by its kind, as in AutoFormer's code (S3's paper: stage and depth 0.2, block 0.4)."""
 
 
@@ -62,7 +62,7 @@ class Evolution(SearchAlgorithm):
     def __post_init__(self) -> None:
         check_counts(self, population=1, initial=1, parents=1, generations=1, mutations=0, crossovers=0)
         self.initial = None if self.initial == self.population else self.initial  # one search, one journal
-        self.chances = AUTOFORMER_PROB if self.mutation_prob is None else self.mutation_prob
+        self.chances = PUBLISHED_PROB if self.mutation_prob is None else self.mutation_prob
         self.screening = None if self.predictor is None else Screening.read(self.predictor)
 
     def setup(self, space: FeasibleSpace) -> None:

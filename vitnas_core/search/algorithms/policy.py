@@ -59,7 +59,7 @@ class Policy(SearchAlgorithm):
             raise VitnasError(f'`sampler` should be a vitnas.FocusSampler, but got a {type(self.policy).__name__}')
         self.budgets = self._limits = _read_budgets(self.budgets)
 
-    def pricing(self) -> dict[str, Any]:
+    def priced_for(self) -> dict[str, Any]:
         """Image size and classes that the sampler states."""
         return dict(input_size=self.policy.input_size, num_classes=self.policy.num_classes)
 
