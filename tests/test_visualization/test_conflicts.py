@@ -6,7 +6,7 @@ import pytest
 
 from vitnas_core.errors import VitnasError
 from vitnas_core.visualization import draw_conflicts
-from vitnas_core.visualization.conflicts import block_of, layer_shares, ratios
+from vitnas_core.visualization.conflicts import block_of, layer_conflicts, ratios
 
 STEM, HEAD = 'backbone.stem_bn', 'h.fc'
 FIRST, SECOND = 'backbone.stages.0.blocks.0.fc1', 'backbone.stages.0.blocks.1.fc1'
@@ -18,8 +18,13 @@ ROWS = [
 
 def test_shares_in_the_order_of_the_network() -> None:
     assert ratios(ROWS) == {0: pytest.approx(1 / 3), 10: 0.5}
-    assert [(one.layer, one.share) for one in layer_shares(ROWS)] == [(STEM, 0.5), (FIRST, 1), (SECOND, 0), (HEAD, 0)]
-    assert layer_shares(ROWS)[1].mean == pytest.approx(-0.4)
+    assert [(one.layer, one.fraction) for one in layer_conflicts(ROWS)] == [
+        (STEM, 0.5),
+        (FIRST, 1),
+        (SECOND, 0),
+        (HEAD, 0),
+    ]
+    assert layer_conflicts(ROWS)[1].mean == pytest.approx(-0.4)
 
 
 def test_picture() -> None:

@@ -6,7 +6,7 @@ from vitnas_core.costs import Cost
 from vitnas_core.spaces import SearchSpace
 from vitnas_core.training.samplers import FocusSampler
 from vitnas_core.visualization import SamplerDraws, collect_draws, draw_sampler
-from vitnas_core.visualization.sampler import option_shares
+from vitnas_core.visualization.sampler import option_fractions
 
 ALL = {**SPACES, **SMALL_SPACES}
 
@@ -45,17 +45,17 @@ def test_every_space_is_drawn(name, rng):
         assert axes.get_legend().get_window_extent().x0 >= axes.bbox.x1  # beside the areas
         assert axes.get_legend().get_window_extent().x1 <= figure.bbox.x1
     for name in names:
-        labels, shares = option_shares(draws, entries_of(space, name))
-        assert len(labels) == len(shares) and np.all(np.isclose(shares.sum(0), 1) | (shares.sum(0) == 0))
+        labels, fractions = option_fractions(draws, entries_of(space, name))
+        assert len(labels) == len(fractions) and np.all(np.isclose(fractions.sum(0), 1) | (fractions.sum(0) == 0))
 
 
 def test_an_untrained_sampler_takes_every_option_equally_often(rng):
     space = SPACES['autoformer-tiny']
     draws = collect_draws(untrained(space), rng, num_draws=300, num_budgets=3)
     for name, options in (('embed_dim', '192 216 240'), ('depth', '12 13 14'), ('num_heads', '3 4')):
-        labels, shares = option_shares(draws, entries_of(space, name))
+        labels, fractions = option_fractions(draws, entries_of(space, name))
         assert labels == options.split()
-        np.testing.assert_allclose(shares, 1 / len(labels), atol=0.12)
+        np.testing.assert_allclose(fractions, 1 / len(labels), atol=0.12)
 
 
 def made(space, budgets, costs=None, codes=None, grid=()):
@@ -89,16 +89,16 @@ def test_shares_are_of_the_blocks_that_are_there():
         [[0, 1, 1, 0, 1, -1, -1, -1, -1], [0, 1, 2, 1, 1, 1, 1, 0, 0]],
     ]
     draws = made(space, [1e6, 2e6], np.ones((2, 2)), np.array(codes))
-    for name, labels, shares in (
+    for name, labels, fractions in (
         ('size', ['8', '16'], [[0.5, 1], [0.5, 0]]),
         ('width', ['1', '2'], [[1, 0], [0, 1]]),
         ('depth', ['0', '1', '3'], [[1, 0], [0, 0.5], [0, 0.5]]),
         ('op', ['a', 'b'], [[0, 0.5], [0, 0.5]]),  # none has a block at the first budget
         ('k', ['3', '5'], [[0, 0.25], [0, 0.75]]),
     ):
-        found = option_shares(draws, entries_of(space, name))
+        found = option_fractions(draws, entries_of(space, name))
         assert found[0] == labels
-        np.testing.assert_allclose(found[1], shares)
+        np.testing.assert_allclose(found[1], fractions)
     axes = draw_sampler(draws).axes[1]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ['16', '8']  # as they are stacked
     first = artist(axes, '8').get_paths()[0].vertices
@@ -107,20 +107,20 @@ def test_shares_are_of_the_blocks_that_are_there():
 
 def test_options_of_stages_that_differ():
     space = SPACES['vit-resnas-tiny']
-    assert option_shares(made(space, [1e6]), entries_of(space, 'num_heads'))[0] == [
+    assert option_fractions(made(space, [1e6]), entries_of(space, 'num_heads'))[0] == [
         '3 / 6',
         '4 / 8',
         '5 / 10',
         '6 / 12',
     ]
-    assert option_shares(made(space, [1e6]), entries_of(space, 'blocks'))[0] == ['absent', 'present']
+    assert option_fractions(made(space, [1e6]), entries_of(space, 'blocks'))[0] == ['absent', 'present']
     stages = [dict(width=[8, 16], depth=0, block={}), dict(width=[8, 16, 24, 32], depth=0, block={})]
     space = SearchSpace.from_dict(dict(family='toy', stages=stages))
     entries = entries_of(space, 'width')
     codes = np.zeros((1, 4, len(space.dimensions)), dtype=int)
     codes[0][:, entries] = [[0, 0], [0, 1], [1, 2], [1, 3]]
-    labels, shares = option_shares(made(space, [1e6], np.ones((1, 4)), codes), entries)
-    assert dict(zip(labels, shares[:, 0])) == dict(smallest=3 / 8, between=2 / 8, largest=3 / 8)
+    labels, fractions = option_fractions(made(space, [1e6], np.ones((1, 4)), codes), entries)
+    assert dict(zip(labels, fractions[:, 0])) == dict(smallest=3 / 8, between=2 / 8, largest=3 / 8)
 
 
 def test_budgets_are_those_of_the_grid_and_others_not_too_near(rng):

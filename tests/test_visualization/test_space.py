@@ -189,7 +189,7 @@ def test_distribution_of_the_errors_of_every_step():
     figure = draw_error_distribution(steps)
     axes = figure.axes[0]
     assert texts(figure.legends[0]) == [f'step {i}, E-T {step.quality.et_error:.1f} %' for i, step in enumerate(steps)]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ('error (%)', 'cumulative share of architectures')
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ('error (%)', 'cumulative fraction of architectures')
     assert len({line.get_color() for line in axes.get_lines()}) == 3
     for line, step in zip(axes.get_lines(), steps):
         errors = [sample.error for sample in step.samples]

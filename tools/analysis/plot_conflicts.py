@@ -1,7 +1,7 @@
 """Plot the results of ``vitnas.ConflictMeterHook``: ``plot_conflicts.py WORK_DIR/conflicts.csv --out conflicts.png``.
 
-The picture shows the share of layers in conflict during training, and how often each layer is in conflict, in network
-order. A table lists the layers with the most conflicts.
+The picture shows the fraction of layers in conflict during training, and how often each layer is in conflict, in
+network order. A table lists the layers with the most conflicts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from vitnas_core.errors import VitnasError
 from vitnas_core.training.hooks import read_conflicts
 from vitnas_core.utils.text import table
 from vitnas_core.visualization import draw_conflicts, save_png
-from vitnas_core.visualization.conflicts import LayerShare, layer_shares
+from vitnas_core.visualization.conflicts import LayerConflicts, layer_conflicts
 
 _ROWS = 10
 """Number of layers in the table."""
@@ -30,10 +30,10 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(args)
 
 
-def describe(shares: list[LayerShare]) -> str:
+def describe(layers: list[LayerConflicts]) -> str:
     """Format a table of the layers with the most conflicts."""
-    worst = sorted(shares, key=lambda one: (-one.share, one.mean))[:_ROWS]
-    rows = [[one.layer, f'{one.share:.0%}', f'{one.mean:+.3f}'] for one in worst]
+    worst = sorted(layers, key=lambda one: (-one.fraction, one.mean))[:_ROWS]
+    rows = [[one.layer, f'{one.fraction:.0%}', f'{one.mean:+.3f}'] for one in worst]
     return table(['layer', 'in conflict', 'mean cosine'], rows)
 
 
@@ -43,7 +43,7 @@ def main(args: list[str] | None = None) -> None:
     rows = read_conflicts(options.csv)
     if not rows:
         raise VitnasError(f'{options.csv} holds no measurement')
-    print(describe(layer_shares(rows)))
+    print(describe(layer_conflicts(rows)))
     save_png(draw_conflicts(rows), options.out)
     print(f'Picture: {options.out}')
 

@@ -74,7 +74,7 @@ def load_sampler(cfg: Config, checkpoint: str) -> FocusSampler:
 
 
 def describe(draws: SamplerDraws) -> str:
-    """Format a table of budgets: median cost of the draws, share within the budget, number of distinct draws."""
+    """Format a table of budgets: median cost of the draws, fraction within the budget, number of distinct draws."""
     rows = []
     for budget in np.linspace(draws.budgets[0], draws.budgets[-1], min(_ROWS, len(draws.budgets))):
         place = np.abs(draws.budgets - budget).argmin()

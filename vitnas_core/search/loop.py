@@ -65,7 +65,7 @@ class SearchLoop(BaseLoop):
         recalibrate: Number of hold-out batches on which batch norms get the statistics of a candidate before it is
             scored; for backbones with batch norms, such as NASViT. Defaults to 0: those of the supernet's training.
         workers: Who scores: ``dict(type='serial')``, this process, or ``dict(type='ranks')``, all processes of a
-            distributed run, which share out candidates, not images. Defaults to None: ranks where there are several.
+            distributed run, which divide candidates, not images. Defaults to None: ranks where there are several.
 
     Raises:
         VitnasError: The model is not elastic, there is no ``load_from``, the images are the test set's, or a setting

@@ -55,7 +55,7 @@ class SpaceQuality:
 
         Args:
             errors: One an architecture.
-            top: How many of the best count as the top tier (all, where there are fewer), or below 1 which share.
+            top: How many of the best count as the top tier (all, where there are fewer), or below 1 which fraction.
                 Defaults to 50.
         """
         ordered = np.sort(np.fromiter(errors, float))
@@ -150,9 +150,9 @@ class SpaceEvolution:
         rounding: ``'floor'`` as in Eq. 8, or ``'symmetric'``, which treats both directions alike. Defaults to
             ``'floor'``.
         unit: ``'step'`` or ``'choice'``. Defaults to ``'step'``.
-        top: How many of the best architectures that have a choice are its top tier, or below 1 which share of them.
+        top: How many of the best architectures that have a choice are its top tier, or below 1 which fraction of them.
             A number favours choices that many architectures have, and a limit on costs makes large ones rare: draw
-            many more than that, or give a share. Defaults to 50, as in the paper.
+            many more than that, or give a fraction. Defaults to 50, as in the paper.
 
     Raises:
         VitnasError: An argument is none of the above.
@@ -168,7 +168,9 @@ class SpaceEvolution:
         for name, valid in (('rounding', tuple(ROUNDINGS)), ('unit', ('step', 'choice'))):
             checks.one_of(name, getattr(self, name), valid)
         if not _is_size(self.top) or (self.top > 1 and self.top != int(self.top)):
-            raise VitnasError(f'`top` should be a whole number of at least 1 or a share below 1, but got {self.top!r}')
+            raise VitnasError(
+                f'`top` should be a whole number of at least 1 or a fraction below 1, but got {self.top!r}'
+            )
         if not _is_size(self.threshold):
             raise VitnasError(f'`threshold` should be a number above 0, but got {self.threshold!r}')
         if not isinstance(self.steps, Mapping):

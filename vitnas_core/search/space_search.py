@@ -41,7 +41,7 @@ from .space_quality import Sample, SpaceEvolution, SpaceStep, Tendency
 _JUDGING = ('evaluator', 'input_size', 'num_classes', 'metric', 'keep_gb', 'recalibrate')
 """Settings of the search that also hold for the architectures by which a space is judged."""
 _ROOM, _DRAWS = 0.1, 500
-"""Which share of a moved space should be within the limits, unless the space before had less; judged by how many."""
+"""Fraction of a moved space that should be within the limits, unless the space before had less; judged by how many."""
 _DECIDING = (
     'model', 'data_preprocessor', 'train_cfg', 'optim_wrapper', 'param_scheduler', 'auto_scale_lr', 'custom_hooks',
     'randomness',
@@ -236,7 +236,7 @@ class SpaceSearch:
         return self.evolution.restrain(space, found, beyond)
 
     def _room(self, space: SearchSpace, limit: Constraint) -> tuple[float, int]:
-        """The share of a space's architectures within limits, and on which side most of the others are."""
+        """The fraction of a space's architectures within limits, and on which side most of the others are."""
         rng = np.random.default_rng(0)
         costs = [self.price(space.sample(rng)) for _ in range(_DRAWS)]
         above = sum(getattr(cost, name) > high for cost in costs for name, (_, high) in limit.limits.items())

@@ -1,4 +1,4 @@
-"""Picture of gradient conflicts: the conflict ratio over the training, and the share of each layer."""
+"""Picture of gradient conflicts: the conflict ratio over the training, and the fraction of each layer."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _ROOM = 135.0
 """Number of letters that fit below the axis, over all tick labels."""
 
 
-class LayerShare(NamedTuple):
-    """Share of conflicts of one layer.
+class LayerConflicts(NamedTuple):
+    """Fraction of conflicts of one layer.
 
     Args:
         layer: Name of the layer.
-        share: Share of its measurements with a negative cosine.
+        fraction: Fraction of its measurements with a negative cosine.
         mean: Its mean cosine.
     """
 
     layer: str
-    share: float
+    fraction: float
     mean: float
 
 
 def ratios(rows: Sequence[Row]) -> dict[int, float]:
-    """The share of layers with a negative cosine, by iteration."""
+    """The fraction of layers with a negative cosine, by iteration."""
     cosines: dict[int, list[float]] = {}
     for step, _, cosine in rows:
         cosines.setdefault(step, []).append(cosine)
     return {step: float(np.mean(np.array(found) < 0)) for step, found in sorted(cosines.items())}
 
 
-def layer_shares(rows: Sequence[Row]) -> list[LayerShare]:
-    """Share of conflicts of each layer, in network order, which is the order of the rows."""
+def layer_conflicts(rows: Sequence[Row]) -> list[LayerConflicts]:
+    """Fraction of conflicts of each layer, in network order, which is the order of the rows."""
     cosines: dict[str, list[float]] = {}
     steps: dict[int, list[str]] = {}
     for step, layer, cosine in rows:
@@ -63,11 +63,11 @@ def layer_shares(rows: Sequence[Row]) -> list[LayerShare]:
                 order.insert(place, layer)
                 place += 1
     found = [(layer, np.array(cosines[layer])) for layer in order]
-    return [LayerShare(layer, float((values < 0).mean()), float(values.mean())) for layer, values in found]
+    return [LayerConflicts(layer, float((values < 0).mean()), float(values.mean())) for layer, values in found]
 
 
 def draw_conflicts(rows: Sequence[Row]) -> Figure:
-    """Draw the conflict ratio over the training and the share of conflicts of each layer.
+    """Draw the conflict ratio over the training and the fraction of conflicts of each layer.
 
     Args:
         rows: Measurements of the hook.
@@ -77,12 +77,12 @@ def draw_conflicts(rows: Sequence[Row]) -> Figure:
     """
     if not rows:
         raise VitnasError('there are no conflict measurements to draw')
-    shares = layer_shares(rows)
+    layers = layer_conflicts(rows)
     with theme.context():
         figure = Figure(figsize=(10.5, 7.2))
         above, below = figure.subplots(2, 1, height_ratios=[1.0, 1.15])
         _draw_ratios(above, ratios(rows))
-        handles = _draw_layers(below, shares)
+        handles = _draw_layers(below, layers)
         figure.suptitle(
             f'Gradient conflicts between the largest and smaller architectures: '
             f'{np.mean([row[2] < 0 for row in rows]):.1%} of all cosines are negative',
@@ -109,28 +109,28 @@ def _draw_ratios(axes: Axes, found: dict[int, float]) -> None:
         axes.legend(loc='best', ncols=2)
     else:
         axes.plot(steps, values, color=theme.BLUE, marker='o', markersize=4)
-    axes.set(title='Layers in conflict while the supernet trains', xlabel='iteration', ylabel='share of layers')
+    axes.set(title='Layers in conflict while the supernet trains', xlabel='iteration', ylabel='fraction of layers')
     axes.set_ylim(0, min(1.05, max(0.05, 1.12 * max(values))))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10, min_n_ticks=1))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
-def _draw_layers(axes: Axes, shares: list[LayerShare]) -> list[Line2D]:
+def _draw_layers(axes: Axes, layers: list[LayerConflicts]) -> list[Line2D]:
     """Draw one bar per layer in network order; number the worst layers and return legend entries that name them."""
-    values = np.array([one.share for one in shares])
+    values = np.array([one.fraction for one in layers])
     worst = [int(i) for i in np.argsort(-values, kind='stable')[:_MOST_NAMED] if values[i] > 0]
-    colors = [theme.VERMILION if i in worst else theme.BLUE for i in range(len(shares))]
-    axes.bar(range(len(shares)), values, width=0.8, color=colors)
+    colors = [theme.VERMILION if i in worst else theme.BLUE for i in range(len(layers))]
+    axes.bar(range(len(layers)), values, width=0.8, color=colors)
     top = min(1.12, max(0.05, 1.18 * values.max()))
     handles = []
     for rank, i in enumerate(worst, 1):
         axes.annotate(str(rank), (i, values[i]), (0, 2), textcoords='offset points', ha='center', fontsize=8.5)
-        words = f'{rank}  {plain(shares[i].layer, 60)}: {values[i]:.0%}, mean cosine {shares[i].mean:+.2f}'
+        words = f'{rank}  {plain(layers[i].layer, 60)}: {values[i]:.0%}, mean cosine {layers[i].mean:+.2f}'
         handles.append(Line2D([], [], linestyle='', label=words))
-    _mark_blocks(axes, [block_of(one.layer) for one in shares])
+    _mark_blocks(axes, [block_of(one.layer) for one in layers])
     axes.set(title='Conflicts layer by layer, in the order of the network')
-    axes.set(xlabel='block', ylabel='share of measurements')
-    axes.set(xlim=(-0.7, len(shares) - 0.3), ylim=(0, top))
+    axes.set(xlabel='block', ylabel='fraction of measurements')
+    axes.set(xlim=(-0.7, len(layers) - 0.3), ylim=(0, top))
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     return handles
 

@@ -76,9 +76,9 @@ def _budgets(sampler: FocusSampler, num: int) -> np.ndarray:
 
 
 def draw_sampler(draws: SamplerDraws) -> Figure:
-    """Draw cost over budget, and the share of each option of each kind of choice.
+    """Draw cost over budget, and the fraction of each option of each kind of choice.
 
-    Choices of one name are one kind. Shares are over all blocks and stages that have the choice and offer more than
+    Choices of one name are one kind. Fractions are over all blocks and stages that have the choice and offer more than
     one option. At most eight kinds are drawn; the title names the others.
 
     Args:
@@ -144,8 +144,8 @@ def _draw_costs(axes: Axes, draws: SamplerDraws) -> None:
 
 def _draw_options(axes: Axes, draws: SamplerDraws, entries: Sequence[int]) -> None:
     """Draw one area per option, the smallest lowest and lightest; the legend has the same order."""
-    labels, shares = option_shares(draws, entries)
-    x, areas = _as_areas(draws, shares)
+    labels, fractions = option_fractions(draws, entries)
+    x, areas = _as_areas(draws, fractions)
     colors = [theme.GENERATIONS(place) for place in np.linspace(0, 1, len(labels))]
     drawn = axes.stackplot(x, areas, colors=colors, labels=labels, edgecolor='white', linewidth=0.5)
     axes.legend(
@@ -159,8 +159,8 @@ def _draw_options(axes: Axes, draws: SamplerDraws, entries: Sequence[int]) -> No
     _show_unit(axes.xaxis, draws, 5)
 
 
-def option_shares(draws: SamplerDraws, entries: Sequence[int]) -> tuple[list[str], np.ndarray]:
-    """Share of each option of one kind of choice, over the blocks and stages that are present in the draws.
+def option_fractions(draws: SamplerDraws, entries: Sequence[int]) -> tuple[list[str], np.ndarray]:
+    """Fraction of each option of one kind of choice, over the blocks and stages that are present in the draws.
 
     Options are matched by position, smallest network first, since stages may have different values. If stages offer
     different numbers of options, they are grouped into the smallest, the largest and those between.
@@ -170,8 +170,8 @@ def option_shares(draws: SamplerDraws, entries: Sequence[int]) -> tuple[list[str
         entries: Indices of the space's dimensions of this kind.
 
     Returns:
-        The names of the options, and their shares (options, B). Shares add up to 1, or to 0 at a budget where no draw
-        has the choice.
+        The names of the options, and their fractions (options, B). Fractions add up to 1, or to 0 at a budget
+        where no draw has the choice.
     """
     dims = [draws.space.dimensions[entry] for entry in entries]
     codes = draws.codes[:, :, list(entries)]

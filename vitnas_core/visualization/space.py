@@ -178,7 +178,7 @@ def draw_error_distribution(steps: Sequence[SpaceStep]) -> Figure:
             label = f'step {i}, E-T {step.quality.et_error:.1f} %'
             _draw_distribution(axes, [sample.error for sample in step.samples], color=color, label=label)
         _label_distribution(axes)
-        axes.set_ylabel('cumulative share of architectures')
+        axes.set_ylabel('cumulative fraction of architectures')
         columns = 2 if len(steps) <= 4 else 3
         figure.legend(*axes.get_legend_handles_labels(), loc='outside lower left', ncols=columns)
     return figure
@@ -215,7 +215,7 @@ def draw_choice_distribution(step: SpaceStep, name: str = 'depth') -> Figure:
             axes = figure.add_subplot(grid[i // columns, i % columns], sharex=first, sharey=first)
             _draw_stage(axes, dimension, found)
             axes.tick_params(labelleft=i % columns == 0)
-            axes.set_ylabel('' if i % columns else 'cumulative share')
+            axes.set_ylabel('' if i % columns else 'cumulative fraction')
             axes.set_xlabel('error (%)' if i + columns >= len(chosen) else '')
             first = first or axes
         _draw_top(figure.add_subplot(grid[:, columns]), chosen, errors, step.top)
@@ -258,7 +258,7 @@ def _draw_top(
 
 
 def _draw_distribution(axes: Axes, errors: Sequence[float], **style: Any) -> None:
-    """Draw the share of errors that are at most x, as steps."""
+    """Draw the fraction of errors that are at most x, as steps."""
     ordered = np.sort(errors)
     axes.plot([ordered[0], *ordered], np.linspace(0, 1, len(ordered) + 1), drawstyle='steps-post', **style)
 

@@ -81,7 +81,7 @@ def _cards(steps: Sequence[SpaceStep]) -> Iterator[str]:
     svg = inline_svg(draw_space_steps(steps), 'steps', 'The choices of every dimension by stage and step')
     yield page.card('How the choices moved', page.plot(svg, 'arch'), 'wide')
     svg = inline_svg(draw_error_distribution(steps), 'errors', 'Distribution of the errors of every space')
-    note = 'Share of the architectures of a space that have at most this error.'
+    note = 'Fraction of the architectures of a space that have at most this error.'
     yield page.card('Errors of the spaces', page.plot(svg), note=note)
     top = steps[0].top
     note = (

@@ -13,7 +13,7 @@ space_search = dict(
     evolution=dict(
         steps=dict(depth=1, embed_dim=16, num_heads=1, mlp_ratio=0.5, window_size=2),
         threshold=1.0,  # errors of small networks on few images vary more than on ImageNet
-        top=0.2,  # a share: under a MACs limit, some choices are rare, and the best 50 would be all of them
+        top=0.2,  # a fraction: under a MACs limit, some choices are rare, and the best 50 would be all of them
     ),
     search=dict(
         type='vitnas.EvolutionSearchLoop',
