@@ -62,6 +62,8 @@ def test_what_is_not_read_may_be_missing() -> None:
         (lambda s: s.update({'blocks.99.norm1.weight': torch.ones(3)}), 'blocks.99.norm1.weight is no tensor'),
         (lambda s: s.update({'first_conv.conv.conv.weight': torch.ones(3, 3, 3, 3)}), 'backbone.stem.weight is'),
         (lambda s: s.update({'blocks.3.attn.q.linear.weight': torch.ones(3, 3)}), 'queries, keys and values have'),
+        (lambda s: s.update({'blocks.3.attn.q.linear.weight': torch.ones(())}), 'queries, keys and values have'),
+        (lambda s: s.update({'blocks.3.rescale_mlp': torch.ones(5, 3)}), 'blocks.3.rescale_mlp has shape (5, 3); a'),
         (
             lambda s: s.update({'blocks.3.attn.relative_position_bias_table': torch.ones(9, 3)}),
             'a published one has 1225',

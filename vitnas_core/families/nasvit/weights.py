@@ -96,9 +96,14 @@ def _layer_to_vitnas(
     table = _take(stored, f'{official}attn.relative_position_bias_table')
     converted[f'{prefix}attn.table'] = _cut_table(table, wanted[f'{prefix}attn.table'][1])
     for ours, theirs in _SCALES.items():
+        table = _take(stored, f'{official}{theirs}')
+        if table.ndim != 3 or table.shape[:2] != (DEPTHS, COLUMNS):
+            raise CheckpointError(
+                f'{official}{theirs} has shape {tuple(table.shape)}; a published one begins with {DEPTHS}, {COLUMNS}'
+            )
         for slot in (name for name in wanted if name.startswith(f'{prefix}{ours}.')):
             depth, column = map(int, slot.rpartition('.')[2].split('-'))
-            converted[slot] = _take(stored, f'{official}{theirs}')[depth, column].clone()
+            converted[slot] = table[depth, column].clone()
     return converted
 
 
@@ -235,7 +240,7 @@ def _interleave(parts: list[Tensor]) -> Tensor:
     dims = (HEAD_DIM, HEAD_DIM, VALUE_RATIO * HEAD_DIM)
     try:
         return torch.cat([part.unflatten(0, (-1, dim)) for part, dim in zip(parts, dims)], 1).flatten(0, 1)
-    except RuntimeError:
+    except (RuntimeError, IndexError):
         shapes = [tuple(part.shape) for part in parts]
         raise CheckpointError(f'queries, keys and values have shapes {shapes}, which no layer of NASViT has') from None
 
