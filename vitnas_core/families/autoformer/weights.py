@@ -209,7 +209,7 @@ def _image_side(state: Mapping[str, Tensor], patch_size: int) -> int:
 
 def _check_heads(name: str, tensor: Tensor) -> None:
     if tensor.ndim != 2 or tensor.shape[0] % (3 * HEAD_DIM):
-        raise CheckpointError(f'{name} should have 3 × {HEAD_DIM} rows a head, but has shape {tuple(tensor.shape)}')
+        raise CheckpointError(f'{name} should have 3 × {HEAD_DIM} rows per head, but has shape {tuple(tensor.shape)}')
 
 
 def _check_needed(state: Mapping[str, Tensor], what: str, name_of: Callable[[str], str | None]) -> None:
