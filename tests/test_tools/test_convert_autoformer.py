@@ -118,7 +118,7 @@ def test_wrong_files_are_refused(official: dict[str, torch.Tensor], tmp_path: Pa
     assert 'holds no state dict' in convert([1, 2])
     assert 'not a vitnas AutoFormer checkpoint: cls_token' in convert(official, '--to-official')
     odd = {**official, 'blocks.0.attn.qkv.weight': torch.zeros(100, 256)}
-    assert 'should have 3 × 64 rows a head, but has shape (100, 256)' in convert(odd)
+    assert 'should have 3 × 64 rows per head, but has shape (100, 256)' in convert(odd)
     with pytest.raises(SystemExit, match='there is no file'):
         converter.main([str(tmp_path / 'none.pth'), str(tmp_path / 'out.pth')])
 
