@@ -139,7 +139,7 @@ class ElasticBackbone(ElasticModule):
 
     def run_sides(self, x: Tensor) -> tuple[Tensor, ...]:
         """:meth:`run`; while a bilateral pattern is trained, the sum over both sides (BCNet: one loss on the sum)."""
-        if not self.training or len(self.pattern.sides) == 1:
+        if not self.training or not self.pattern.two_sided:
             return self.run(x)
         runs = [self.run(x) for _ in self.each_side()]
         return tuple(sum(outs[1:], outs[0]) for outs in zip(*runs))

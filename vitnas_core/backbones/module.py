@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost, Count
-from ..elastic import Axes, Axis, Channels, Pattern, PositionTable, Reorder, importance_orders
+from ..elastic import PREFIX, Axes, Axis, Channels, Pattern, PositionTable, Reorder, importance_orders
 from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Limits, Schema, SearchSpace
 from ..utils import checks
@@ -112,8 +112,8 @@ class ElasticModule(BaseModule):
         self.largest: Any = self.schema.read(self.space.largest())
         """The typed choices of the largest architecture, which size the weights."""
         self.limits = Limits.of_space(self.schema, self.space)
-        shared = Pattern(self.settings.get('sharing', 'ordinal'))
-        self.pattern = shared if self.space.size() > 1 else Pattern('ordinal')
+        shared = Pattern(self.settings.get('sharing', PREFIX))
+        self.pattern = shared if self.space.size() > 1 else Pattern()
         """How architectures of different widths share channels; a fixed network, which shares none, has one side."""
         self.axes: Axes = {}
         """The axes of its own tables, by name."""
@@ -277,7 +277,7 @@ class ElasticModule(BaseModule):
         Raises:
             VitnasError: The settings give channels fixed places.
         """
-        if self.pattern.name != 'ordinal':
+        if not self.pattern.is_prefix:
             raise VitnasError(
                 f'heads and hidden units cannot be sorted with sharing={self.pattern.name!r}: smaller architectures do '
                 f'not have the first ones'
