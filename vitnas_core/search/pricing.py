@@ -9,6 +9,7 @@ from typing import Any
 from ..auto import owner_of
 from ..datasets.checks import datasets_in
 from ..errors import VitnasError
+from ..model_configs import priced_classes
 from ..utils import checks
 
 # Transforms that make every image one size: the argument that says it, and whether a pair is (height, width).
@@ -51,7 +52,7 @@ def resolve_pricing(
     Raises:
         VitnasError: The size is not stated and cannot be told, or something stated is not what the config has.
     """
-    found, head = pipeline_size(dataloader), head_classes(model)
+    found, head = pipeline_size(dataloader), priced_classes(model)
     if isinstance(found, tuple):
         divisor = (model.get('data_preprocessor') or {}).get('pad_size_divisor', 1)
         found = (-(-found[0] // divisor) * divisor, -(-found[1] // divisor) * divisor)
@@ -75,14 +76,6 @@ def resolve_pricing(
             f'`num_classes` of the search is {num_classes}, but the head of the model has {head}; leave it out'
         )
     return input_size, head if num_classes is None else num_classes
-
-
-def head_classes(model: Mapping[str, Any]) -> int:
-    """Classes of the head of an ``ImageClassifier``; 0 for other models, whose heads are not priced."""
-    kind, head = model.get('type'), model.get('head')
-    name = kind.rpartition('.')[2] if isinstance(kind, str) else getattr(kind, '__name__', '')
-    classes = head.get('num_classes') if isinstance(head, Mapping) and name == 'ImageClassifier' else None
-    return classes if type(classes) is int else 0
 
 
 def pipeline_size(dataloader: Mapping[str, Any]) -> tuple[int, int] | str:
