@@ -93,6 +93,9 @@ class ElasticModule(BaseModule):
     output_weights: ClassVar[tuple[str, ...]] = ()
     """How the names of weights begin that belong to one output alone."""
 
+    is_init: bool
+    """Whether :meth:`init_weights` has run; mmengine's property declares no type."""
+
     def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__(given['init_cfg'])
         arch, space, name = given['arch'], given['space'], type(self).__name__
@@ -344,7 +347,7 @@ class ElasticModule(BaseModule):
         """
         init_cfgs = [self.init_cfg] if isinstance(self.init_cfg, dict) else list(self.init_cfg or [])
         pretrained = [cfg for cfg in init_cfgs if cfg['type'] in PRETRAINED]
-        if self.is_init or not pretrained:  # type: ignore[has-type]  # mmengine declares no types
+        if self.is_init or not pretrained:
             super().init_weights()
             return
         initialize(self, [cfg for cfg in init_cfgs if cfg not in pretrained])
