@@ -9,15 +9,15 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import safetensors.torch
 import torch
 from mmengine.config import Config, DictAction
 from mmengine.registry import MODELS
-from mmengine.runner import Runner
-from mmengine.utils import track_iter_progress
+from mmengine.utils import ProgressBar
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # configs may import projects/ from any folder
@@ -29,7 +29,7 @@ from vitnas_core.backbones import elastic_backbone
 from vitnas_core.backbones.pretrained import NOTE
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
-from vitnas_core.evaluation import elastic_norms, recalibrate, whole
+from vitnas_core.evaluation import KeptBatches, calibrate, elastic_norms, whole_loader
 from vitnas_core.extract import check_extracted, extract_model
 from vitnas_core.model_configs import model_config
 from vitnas_core.spaces import Arch
@@ -89,6 +89,13 @@ def write(out: Path, arch: Arch, weights: dict[str, Tensor], notes: dict[str, st
         raise VitnasError(f'--out {out} cannot be written: {err}') from None
 
 
+def _show_progress(batches: Iterable[Any], total: int) -> Iterator[Any]:
+    bar = ProgressBar(total)
+    for batch in batches:
+        yield batch
+        bar.update()
+
+
 def recalibrate_on(model: nn.Module, arch: Arch, cfg: Config, batches: int) -> None:
     """Recalibrate batch norms for an architecture on the first batches of a config's training images.
 
@@ -98,11 +105,9 @@ def recalibrate_on(model: nn.Module, arch: Arch, cfg: Config, batches: int) -> N
     if not cfg.get('train_dataloader'):
         raise VitnasError(f'--recalibrate needs images: {cfg.filename} has no train_dataloader')
     # The same images as in a search with this number of batches.
-    loader = Runner.build_dataloader(whole(cfg.train_dataloader.to_dict()), seed=0)
-    elastic_backbone(model).set_arch(arch)
-    shown = track_iter_progress((islice(loader, batches), min(batches, len(loader))))
-    norms = recalibrate(model, model.test_step, shown)  # type: ignore[arg-type]  # mmengine types iterators as sequences
-    if not norms:
+    images = KeptBatches(whole_loader(cfg.train_dataloader.to_dict()), keep_gb=0)
+    shown = _show_progress(images.first(batches), min(batches, len(images)))
+    if not calibrate(model, arch, shown):
         raise VitnasError('--recalibrate is for models with batch norms that are not frozen; this one has none')
 
 

@@ -1,4 +1,4 @@
-"""Configs of whole models around an elastic backbone."""
+"""Whole models around an elastic backbone, and their configs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 from mmengine.config import Config
 from mmengine.registry import MODELS as MM_MODELS
+from torch import nn
 
 from .auto import build_backbone, fill_auto, follow, owner_of
-from .backbones.base import ElasticBackbone
+from .backbones.base import ElasticBackbone, unwrap
 from .backbones.module import PRETRAINED, ArchRef, SpaceRef
 from .errors import VitnasError
 
@@ -101,3 +102,17 @@ def backbone_of(model_cfg: Mapping[str, Any]) -> ElasticBackbone:
     if owner is None:
         raise VitnasError(f'{model_cfg.get("type")} has no backbone of vitnas, e.g. type="vitnas.S3"')
     return build_backbone(owner['backbone'])
+
+
+def priced_classes(model: nn.Module | Mapping[str, Any]) -> int:
+    """Return the classes of the linear head that is priced with the backbone; 0 without one.
+
+    That is a ``head`` with ``num_classes``, as classifiers have it. Detectors and segmentors call their heads
+    otherwise; those are not priced.
+
+    Args:
+        model: The model or its config.
+    """
+    head = model.get('head') if isinstance(model, Mapping) else getattr(unwrap(model), 'head', None)
+    classes = head.get('num_classes') if isinstance(head, Mapping) else getattr(head, 'num_classes', None)
+    return classes if type(classes) is int else 0

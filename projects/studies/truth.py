@@ -29,7 +29,7 @@ from projects.studies.studylib.truth import TrueArch, Truth, choose_archs
 from vitnas_core import zoo
 from vitnas_core.costs import Cost
 from vitnas_core.errors import VitnasError
-from vitnas_core.model_configs import fixed_config
+from vitnas_core.model_configs import fixed_config, priced_classes
 from vitnas_core.registry import MODELS
 from vitnas_core.spaces import Arch
 
@@ -98,7 +98,7 @@ def make_truth(options: argparse.Namespace) -> int:
     model = read_model(config, options.space)
     backbone = MODELS.build(copy.deepcopy(model['backbone']))
     price = functools.partial(
-        backbone.price, input_size=backbone.settings['img_size'], num_classes=model['head']['num_classes']
+        backbone.price, input_size=backbone.settings['img_size'], num_classes=priced_classes(model)
     )
     archs = choose_archs(backbone.space, price, options.num, np.random.default_rng(options.seed))
     runs = {}

@@ -21,7 +21,7 @@ from vitnas_core.elastic import (
     influence_gap,
     shares,
 )
-from vitnas_core.elastic.sharing import ring_start
+from vitnas_core.elastic.sharing import PATTERNS, ring_start
 from vitnas_core.errors import VitnasError
 
 GROUPS = range(2, 17)
@@ -70,6 +70,14 @@ def test_no_placement_is_better(case: tuple[int, set[int]]) -> None:
     best = min(gap for spread, gap in fair if spread <= 1)
     spread, gap = judge(cyclic_starts(groups, sizes))
     assert spread <= 1 and gap == pytest.approx(best, abs=1e-9)
+
+
+def test_what_code_that_shares_asks_a_pattern() -> None:
+    assert Pattern().is_prefix and not Pattern('bilateral').is_prefix and not Pattern('cyclic').is_prefix
+    assert [Pattern(name).two_sided for name in PATTERNS] == [len(Pattern(name).sides) == 2 for name in PATTERNS]
+    for name in PATTERNS:  # whether a width that is offered besides moves the channels of another
+        few, many = Channels(Pattern(name), 10, (4, 10)), Channels(Pattern(name), 10, (2, 4, 6, 8, 10))
+        assert (few.start(4) != many.start(4)) == Pattern(name).depends_on_widths
 
 
 def test_sizes_that_no_run_can_have() -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from vitnas_core.errors import VitnasError
 from vitnas_core.evaluation.pricing import resolve_pricing
+from vitnas_core.model_configs import priced_classes
 
 from ..test_search.common import build, config, history, noise, search
 
@@ -54,6 +56,22 @@ def test_what_cannot_be_told_should_be_stated(transforms: list[dict[str, Any]]) 
     with pytest.raises(VitnasError, match='`input_size` should be stated: the pipeline of its images'):
         resolve_pricing(DETECTOR, images(*transforms))
     assert resolve_pricing(DETECTOR, images(*transforms), (96, 128)) == ((96, 128), 0)
+
+
+def test_one_rule_says_which_classes_are_priced() -> None:
+    """Of a model as of its config, whatever the class of the model."""
+    for kind in ('mmpretrain.ImageClassifier', 'Other'):
+        assert priced_classes({**CLASSIFIER, 'type': kind}) == 10
+    roi_head = dict(bbox_head=dict(type='Shared2FCBBoxHead', num_classes=80))
+    named = dict(type='VQAHead', num_answers=13)
+    for unpriced in (DETECTOR, {**DETECTOR, 'roi_head': roi_head}, {**CLASSIFIER, 'head': named}):
+        assert priced_classes(unpriced) == 0
+    model, head = nn.Module(), nn.Linear(8, 10)
+    assert priced_classes(model) == 0
+    model.head = head
+    assert priced_classes(model) == 0
+    head.num_classes = 10
+    assert priced_classes(model) == 10
 
 
 def test_images_are_padded_as_the_preprocessor_says() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from mmengine.evaluator import BaseMetric
 from mmengine.registry import METRICS
 from mmengine.runner import Runner
@@ -18,7 +19,16 @@ from tests.test_search.common import build, config, search
 from vitnas_core.checkpoints import load_file
 from vitnas_core.datasets import Digits
 from vitnas_core.errors import VitnasError
-from vitnas_core.evaluation import AccuracyStep, AnyStep, Job
+from vitnas_core.evaluation import (
+    AccuracyStep,
+    AnyStep,
+    BatchScorer,
+    Job,
+    KeptBatches,
+    Scorer,
+    recalibrate,
+    whole_loader,
+)
 from vitnas_core.search import Candidate
 
 SEARCH = dict(type='vitnas.RandomSearchLoop', num_candidates=1)
@@ -93,9 +103,42 @@ def test_both_sides_of_a_bilateral_supernet_count(folder: Path, rng: np.random.G
     score = scorer.score(Job(arch))
     sides = [run.val_loop.run()['accuracy/top1'] for _ in backbone.pattern.each_side()]
     assert sides[0] != sides[1] and score.value == pytest.approx(sum(sides) / 2) and score.complete
+    scorer.step = AnyStep(run.model, scorer.evaluator)
+    scorer.batches = KeptBatches(run.train_loop.dataloader)
+    assert scorer.score(Job(arch)) == score
+    for batch in scorer.batches.first(4):
+        scorer.step.run(batch)
+    assert scorer.step.values(100) == {'accuracy/top1': pytest.approx(score.value)}
+    whole = next(iter(whole_loader({**cfg['train_dataloader'], 'batch_size': 100})))
+    rewards = BatchScorer(run.model, scorer.evaluator, run.train_loop.dataloader.dataset)
+    assert rewards.score_batch(arch, rewards.keep(whole)) == pytest.approx(score.value)
     with pytest.raises(VitnasError, match="`racing` cannot drop candidates of sharing='bilateral'"):
         cfg['train_cfg'] = {**cfg['train_cfg'], 'racing': dict(confidence=0.9)}
         build(cfg).train_loop  # noqa: B018
+
+
+def test_batch_norms_can_get_the_statistics_of_other_images(folder: Path, rng: np.random.Generator) -> None:
+    run = runner(folder, 'calibrated', family='nasvit')
+    scored = run.cfg.train_dataloader.to_dict()
+    digits = scored['dataset']['dataset']
+    other = {**scored, 'batch_size': 20, 'dataset': {**digits, 'split': 'test', 'indices': 60}}
+    settings = dict(evaluator=dict(type='mmpretrain.Accuracy'), recalibrate=2)
+    scorer = Scorer.build(run.model, scored, calibration=other, **settings)
+    assert scorer.calibration is not scorer.batches and len(scorer.calibration) == 3
+    archs = [scorer.backbone.space.largest(), scorer.backbone.space.sample(rng)]
+    found = [scorer.score(Job(arch)).value for arch in archs]
+    assert [scorer.score(Job(arch)).value for arch in archs] == found
+    loader = whole_loader(other)
+    for arch, value in zip(archs, found):
+        run.model.backbone.set_arch(arch)
+        assert recalibrate(run.model, run.model.val_step, [batch for _, batch in zip(range(2), loader)])
+        assert run.train_loop.scorer.score(Job(arch)).value == value  # which leaves the statistics
+    own = Scorer.build(run.model, scored, **settings)
+    means = []
+    for one in (scorer, own, scorer):
+        one.activate(archs[0])
+        means.append(run.model.backbone.stem_bn.running_mean.clone())
+    assert own.calibration is own.batches and torch.equal(means[0], means[2]) and not torch.equal(means[0], means[1])
 
 
 def test_a_search_with_other_statistics_is_another_search(tmp_path: Path) -> None:
@@ -116,8 +159,7 @@ def test_both_steps_give_the_metric_the_same_bits(folder: Path, rng: np.random.G
     scorer, metric = run.train_loop.scorer, run.train_loop.scorer.evaluator.metrics[0]
     found = []
     for step in (AccuracyStep(run.model, scorer.evaluator), AnyStep(run.model, scorer.evaluator)):
-        scorer.step, scorer._kept = step, []
-        scorer._kept_samples = 0
+        scorer.step, scorer.batches = step, KeptBatches(run.train_loop.dataloader, scorer.keep)
         scorer.score(Job(scorer.backbone.space.largest()))
         found.append([(r['pred_score'].tolist(), r['gt_label'].tolist()) for r in metric.results])
     assert len(found[0]) == 100 and found[0] == found[1]
@@ -148,6 +190,17 @@ def test_images_are_decoded_once_as_far_as_there_is_room(
     monkeypatch.setattr(Digits, '__getitem__', lambda self, index: (count.append(index), read(self, index))[1])
     assert [scorer.score(Job(arch)) for arch in archs] == expected
     assert len(count) == reads
+
+
+def test_no_more_batches_than_there_are(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once all are kept, asking for more reads nothing."""
+    loader = runner(folder, 'few').train_loop.dataloader
+    batches = KeptBatches(loader)
+    found = [list(batches.first(9)), list(batches.first(9))]
+    assert len(batches) == len(found[0]) == len(found[1]) == 4
+    assert all(a is b for a, b in zip(*found))
+    monkeypatch.setattr(type(loader), '__iter__', lambda _: pytest.fail('nothing is missing'))
+    assert len(list(batches.first(9))) == 4 and len(list(batches.first(2))) == 2
 
 
 def test_a_share_is_the_first_batches(folder: Path, rng: np.random.Generator) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from mmengine.hooks import Hook
+from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 
 from tests.families import FAMILIES
-from tests.supernets import UNIFORM, supernet_config
+from tests.supernets import UNIFORM, model_config, supernet_config
 from vitnas_core.backbones import elastic_backbone
 from vitnas_core.errors import VitnasError
 from vitnas_core.training.hooks import read_report
@@ -55,6 +57,35 @@ def test_rows_hold_the_accuracy_and_costs_of_each(tmp_path: Path, ema: bool) -> 
         assert float(row['value']) == pytest.approx(accuracy(runner, row['name']))
         cost = family.cls.cost(getattr(family.space, row['name'])(), 32, 10, **settings)
         assert (int(row['macs']), int(row['params'])) == (cost.macs, cost.params)
+
+
+def test_two_sided_architectures_have_the_mean_of_both_sides(tmp_path: Path) -> None:
+    """As the score of a search; a pattern with one side has that of a plain validation."""
+    model = model_config()
+    model['backbone']['sharing'] = 'bilateral'
+    config = supernet_config(tmp_path, UNIFORM, model=model, max_epochs=1)
+    config.custom_hooks = [dict(type='vitnas.SupernetReportHook', num_random=0), dict(type='Spread')]
+    runner = Runner.from_cfg(config)
+    runner.train()
+    backbone = elastic_backbone(runner.model)
+    values = {row['name']: float(row['value']) for row in read_report(tmp_path / 'supernet_report.csv')}
+    sides = {name: [accuracy(runner, name) for _ in backbone.each_side()] for name in values}
+    assert sides['smallest'][0] != sides['smallest'][1] and sides['largest'][0] == sides['largest'][1]
+    assert values == {name: pytest.approx(sum(both) / 2) for name, both in sides.items()}
+
+
+@HOOKS.register_module()
+class Spread(Hook):
+    """Weights with which predictions differ, just before the report."""
+
+    priority = 'NORMAL'
+
+    def after_train_epoch(self, runner: Runner) -> None:
+        torch.manual_seed(0)
+        with torch.no_grad():
+            for name, tensor in runner.model.named_parameters():
+                if tensor.ndim > 1:
+                    tensor.normal_(std=0.2 if 'backbone' in name else 1.0)
 
 
 def test_a_resume_drops_what_is_trained_again(tmp_path: Path) -> None:

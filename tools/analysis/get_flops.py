@@ -30,6 +30,7 @@ from projects import read_config
 from vitnas_core.auto import owner_of
 from vitnas_core.costs import Cost
 from vitnas_core.errors import VitnasError
+from vitnas_core.integration.heads import run_roi_head
 from vitnas_core.model_configs import backbone_of, model_config
 from vitnas_core.utils.counting import count_params
 from vitnas_core.utils.text import table
@@ -185,11 +186,7 @@ def _run_two_stages(model: Any, images: Tensor, proposals: int) -> None:
     if model.with_rpn:
         model.rpn_head(features)
     boxes = images.new_zeros(proposals, 5)
-    for stage in [(i,) for i in range(head.num_stages)] if isinstance(head, CascadeRoIHead) else [()]:
-        if head.with_bbox:
-            head._bbox_forward(*stage, features, boxes)
-        if head.with_mask:
-            head._mask_forward(*stage, features, boxes[:MASK_ROIS])
+    run_roi_head(head, features, boxes, boxes[:MASK_ROIS])
 
 
 def _extract_nothing(extractor: Any) -> None:

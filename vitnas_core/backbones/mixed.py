@@ -157,7 +157,7 @@ def _block(network: Any, stage: int, block: int) -> Any:
 
 def run_sides(backbone: ElasticBackbone, x: Tensor) -> tuple[Tensor, ...]:
     """Run what is active, and sum both sides while a bilateral pattern is trained (BCNet: one loss on the sum)."""
-    if not backbone.training or len(backbone.pattern.sides) == 1:
+    if not backbone.training or not backbone.pattern.two_sided:
         return backbone.run(x)
     runs = [backbone.run(x) for _ in backbone.pattern.each_side()]
     return tuple(sum(outs[1:], outs[0]) for outs in zip(*runs))

@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost, Count
-from ..elastic import Axes, Axis, Channels, Pattern, PositionTable, Reorder, importance_orders
+from ..elastic import PREFIX, Axes, Axis, Channels, Pattern, PositionTable, Reorder, importance_orders
 from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Limits, Schema, SearchSpace
 from ..utils import checks
@@ -93,6 +93,9 @@ class ElasticModule(BaseModule):
     output_weights: ClassVar[tuple[str, ...]] = ()
     """How the names of weights begin that belong to one output alone."""
 
+    is_init: bool
+    """Whether :meth:`init_weights` has run; mmengine's property declares no type."""
+
     def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__(given['init_cfg'])
         arch, space, name = given['arch'], given['space'], type(self).__name__
@@ -114,8 +117,8 @@ class ElasticModule(BaseModule):
         self.largest: Any = self.schema.read(self.space.largest())
         """The typed choices of the largest architecture, which size the weights."""
         self.limits = Limits.of_space(self.schema, self.space)
-        shared = Pattern(self.settings.get('sharing', 'ordinal'))
-        self.pattern = shared if self.space.size() > 1 else Pattern('ordinal')
+        shared = Pattern(self.settings.get('sharing', PREFIX))
+        self.pattern = shared if self.space.size() > 1 else Pattern()
         """How architectures of different widths share channels; a fixed network, which shares none, has one side."""
         self.axes: Axes = {}
         """The axes of its own tables, by name."""
@@ -271,7 +274,7 @@ class ElasticModule(BaseModule):
         Raises:
             VitnasError: The settings give channels fixed places.
         """
-        if self.pattern.name != 'ordinal':
+        if not self.pattern.is_prefix:
             raise VitnasError(
                 f'heads and hidden units cannot be sorted with sharing={self.pattern.name!r}: smaller architectures do '
                 f'not have the first ones'
@@ -330,7 +333,7 @@ class ElasticModule(BaseModule):
         """
         init_cfgs = [self.init_cfg] if isinstance(self.init_cfg, dict) else list(self.init_cfg or [])
         pretrained = [cfg for cfg in init_cfgs if cfg['type'] in PRETRAINED]
-        if self.is_init or not pretrained:  # type: ignore[has-type]  # mmengine declares no types
+        if self.is_init or not pretrained:
             super().init_weights()
             return
         initialize(self, [cfg for cfg in init_cfgs if cfg not in pretrained])

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import zoo
 from ..checkpoints import check_fit, load_file
-from ..elastic import Channels, cut
+from ..elastic import PREFIX, Channels, cut
 from ..errors import ArchError, CheckpointError, VitnasError
 from ..spaces import SearchSpace
 from ..utils.jsondata import difference
@@ -56,8 +56,8 @@ class Note:
         if note['img_size'] is not None:
             height, width = note['img_size']
             size = (int(height), int(width))
-        # Files of before there were patterns do not say that the first channels are shared.
-        return cls(SearchSpace.from_dict(note['space']), {'sharing': 'ordinal', **note['settings']}, size)
+        # Files that predate `sharing` do not name it.
+        return cls(SearchSpace.from_dict(note['space']), {'sharing': PREFIX, **note['settings']}, size)
 
 
 def load_pretrained(backbone: ElasticModule, path: str | os.PathLike, prefix: str | None = None) -> None:
@@ -146,7 +146,7 @@ def check_note(backbone: ElasticModule, text: str) -> None:
     """
     note, path = Note.from_json(text), 'the checkpoint'
     fixed = 1 in (note.space.size(), backbone.space.size())  # all that it has is the whole width
-    if note.settings['sharing'] == 'cyclic' and not fixed:
+    if backbone.pattern.depends_on_widths and not fixed:
         _check_same(note, backbone, path)
     else:
         _check_settings(note, backbone, path, backbone.supernet_settings if fixed else ())

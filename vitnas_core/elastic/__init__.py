@@ -17,7 +17,7 @@ from .pooling import GradientPool
 from .positions import PositionTable, resize_positions
 from .relative import RelativePositions2D, TokenGrid
 from .scaling import SwitchableScale
-from .sharing import Channels, Pattern, cyclic_starts, influence_gap, shares, take
+from .sharing import PREFIX, Channels, Pattern, cyclic_starts, influence_gap, shares, take
 from .slicing import centre, cut, pad_to, prefix
 from .windows import RelativeBias, Windows, WindowTables, resize_table, zigzag
 
@@ -33,6 +33,7 @@ __all__ = [
     'ElasticLayerNorm',
     'ElasticLinear',
     'GradientPool',
+    'PREFIX',
     'Pattern',
     'PositionTable',
     'RelativeBias',

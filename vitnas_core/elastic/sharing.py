@@ -16,7 +16,10 @@ from torch import Tensor
 
 from ..errors import VitnasError
 
-PATTERNS = ('ordinal', 'bilateral', 'cyclic')
+PREFIX = 'ordinal'
+"""The pattern in which every width uses the first channels; checkpoints that name none have it."""
+
+PATTERNS = (PREFIX, 'bilateral', 'cyclic')
 """Names of the patterns."""
 
 MOST_GROUPS = 16
@@ -27,13 +30,13 @@ class Pattern:
     """Sharing pattern of the layers of a backbone.
 
     Args:
-        name: ``'ordinal'``, ``'bilateral'`` or ``'cyclic'``.
+        name: ``'ordinal'``, ``'bilateral'`` or ``'cyclic'``. Defaults to ``'ordinal'``.
 
     Raises:
         VitnasError: ``name`` is none of these.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str = PREFIX) -> None:
         if name not in PATTERNS:
             raise VitnasError(f'`sharing` should be one of {", ".join(PATTERNS)}, but got {name!r}')
         self.name = name
@@ -41,9 +44,24 @@ class Pattern:
         """End from which a bilateral pattern takes channels."""
 
     @property
+    def is_prefix(self) -> bool:
+        """Whether every width uses the first channels."""
+        return self.name == PREFIX
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether a width uses channels from both ends, each in a pass of its own."""
+        return self.name == 'bilateral'
+
+    @property
+    def depends_on_widths(self) -> bool:
+        """Whether the channels of a width depend on which other widths there are."""
+        return self.name == 'cyclic'
+
+    @property
     def sides(self) -> tuple[str, ...]:
         """Ends from which a width takes its channels."""
-        return ('left', 'right') if self.name == 'bilateral' else ('left',)
+        return ('left', 'right') if self.two_sided else ('left',)
 
     def each_side(self) -> Iterator[str]:
         """Take channels from each end in turn, then reset to the left end."""
@@ -62,7 +80,7 @@ class Pattern:
             widths: Widths that architectures use.
         """
         offered = sorted({*widths, most})
-        return None if self.name == 'ordinal' or len(offered) == 1 else Channels(self, most, offered)
+        return None if self.is_prefix or len(offered) == 1 else Channels(self, most, offered)
 
 
 class Channels:
@@ -86,7 +104,7 @@ class Channels:
         """The first channel, on the ring, that a width uses."""
         if width == self.most:
             return 0
-        if self.pattern.name == 'cyclic':
+        if self.pattern.depends_on_widths:
             return ring_start(self.most, self.widths, width)
         return 0 if self.pattern.side == 'left' else self.most - width
 

@@ -11,6 +11,7 @@ from ..auto import owner_of
 from ..costs import Cost
 from ..datasets.checks import datasets_in
 from ..errors import VitnasError
+from ..model_configs import priced_classes
 from ..spaces import Arch
 from ..utils import checks
 
@@ -54,7 +55,7 @@ def resolve_pricing(
     Raises:
         VitnasError: The size is not stated and cannot be told, or something stated is not what the config has.
     """
-    found, head = pipeline_size(dataloader), head_classes(model)
+    found, head = pipeline_size(dataloader), priced_classes(model)
     if isinstance(found, tuple):
         divisor = (model.get('data_preprocessor') or {}).get('pad_size_divisor', 1)
         found = (-(-found[0] // divisor) * divisor, -(-found[1] // divisor) * divisor)
@@ -100,14 +101,6 @@ def pricer(cfg: Mapping[str, Any], price: Callable[..., Cost]) -> Callable[..., 
         return price(arch, *resolved(tuple(size) if isinstance(size, list) else size, classes))
 
     return priced
-
-
-def head_classes(model: Mapping[str, Any]) -> int:
-    """Classes of the head of an ``ImageClassifier``; 0 for other models, whose heads are not priced."""
-    kind, head = model.get('type'), model.get('head')
-    name = kind.rpartition('.')[2] if isinstance(kind, str) else getattr(kind, '__name__', '')
-    classes = head.get('num_classes') if isinstance(head, Mapping) and name == 'ImageClassifier' else None
-    return classes if type(classes) is int else 0
 
 
 def pipeline_size(dataloader: Mapping[str, Any]) -> tuple[int, int] | str:

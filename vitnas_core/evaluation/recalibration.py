@@ -11,7 +11,9 @@ from mmcv.ops import SyncBatchNorm
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..backbones import elastic_backbone
 from ..elastic import ElasticBatchNorm2d, prefix
+from ..spaces import Arch
 
 
 def batch_norms(model: nn.Module) -> dict[str, nn.Module]:
@@ -28,6 +30,30 @@ def batch_norms(model: nn.Module) -> dict[str, nn.Module]:
 def elastic_norms(model: nn.Module) -> list[str]:
     """Names of the batch norms whose statistics differ from architecture to architecture."""
     return [name for name, norm in batch_norms(model).items() if isinstance(norm, ElasticBatchNorm2d)]
+
+
+def calibrate(
+    model: Any,
+    arch: Arch | None,
+    batches: Iterable[Any],
+    run: Callable[[Any], Any] | None = None,
+    average: bool = False,
+) -> dict[str, nn.Module]:
+    """Switch a model to an architecture and give batch norms its statistics; see :func:`recalibrate`.
+
+    Args:
+        model: An mm model.
+        arch: The architecture of its elastic backbone; None for the active one.
+        batches: The batches.
+        run: Sends a batch through the model. Defaults to None: ``model.val_step``, which takes what a dataloader gives.
+        average: As for :func:`recalibrate`. Defaults to False.
+
+    Returns:
+        The batch norms that were recalibrated, by name; none if the model has none that are not frozen.
+    """
+    if arch is not None:
+        elastic_backbone(model).set_arch(arch)
+    return recalibrate(model, run or model.val_step, batches, average)
 
 
 @torch.no_grad()

@@ -11,12 +11,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
+import numpy as np
 import torch
 from mmengine.evaluator import BaseMetric, Evaluator
 from mmengine.logging import MMLogger
 from mmengine.model import BaseModel
 
+from ..backbones import elastic_backbone
 from ..errors import VitnasError
+from ..integration.heads import predicts_softmax
 from ..integration.metrics import annotated_images, own_values
 
 # The mm toolboxes report these in percent; others, such as mmdet's mAP, go from 0 to 1.
@@ -31,6 +34,8 @@ def in_percent(metric: str) -> bool:
 class AnyStep:
     """Score as mmengine's validation does: ``val_step``, then ``process`` of the metrics. Fits any task.
 
+    With a two-sided sharing pattern, every batch runs on both sides, and a value is the mean of both (BCNet).
+
     Args:
         model: The model.
         evaluator: The metrics.
@@ -42,14 +47,17 @@ class AnyStep:
 
     def __init__(self, model: BaseModel, evaluator: Evaluator, metric: str | None = None) -> None:
         self.model, self.evaluator, self.metric = model, evaluator, metric
-        self._built = [dict(vars(metric)) for metric in evaluator.metrics]
+        self.backbone = elastic_backbone(model)
+        others = len(self.backbone.pattern.sides) - 1
+        self._of_sides = [evaluator, *(copy.deepcopy(evaluator) for _ in range(others))]
+        self._built = [(metric, dict(vars(metric))) for side in self._of_sides for metric in side.metrics]
 
     def start(self) -> None:
         """Reset the metrics to their state when built: no results, and nothing remembered of other images.
 
         mmdet's ``CocoMetric``, for one, remembers the objects of the images that it met first.
         """
-        for metric, built in zip(self.evaluator.metrics, self._built):
+        for metric, built in self._built:
             vars(metric).clear()
             vars(metric).update(built, results=[])
 
@@ -63,7 +71,23 @@ class AnyStep:
 
     def run(self, batch: Any) -> None:
         """Add the results of a batch to the metrics."""
-        self.evaluator.process(self.forward(batch), batch)
+        for _, evaluator in zip(self.backbone.pattern.each_side(), self._of_sides):
+            self.process(evaluator, batch)
+
+    def process(self, evaluator: Evaluator, batch: Any) -> None:
+        """Add the results of a batch on the active side to metrics."""
+        evaluator.process(self.forward(batch), batch)
+
+    def values(self, num_samples: int) -> dict[str, Any]:
+        """All values of the metrics since :meth:`start`, over all ranks, as mmengine's validation gives them.
+
+        Args:
+            num_samples: Number of images on all ranks, each counted once.
+        """
+        found = [evaluator.evaluate(num_samples) for evaluator in self._of_sides]
+        if len(found) == 1:
+            return found[0]
+        return {name: np.mean([values[name] for values in found], axis=0).tolist() for name in found[0]}
 
     def value(self) -> float:
         """Score of the batches since :meth:`start`, in this process alone.
@@ -74,8 +98,12 @@ class AnyStep:
         Raises:
             VitnasError: The metrics have no value of the name that was asked for.
         """
+        sides = [self._value(evaluator) for evaluator in self._of_sides]
+        return sum(sides) / len(sides)
+
+    def _value(self, evaluator: Evaluator) -> float:
         values: dict[str, Any] = {}
-        for metric in self.evaluator.metrics:
+        for metric in evaluator.metrics:
             # Not evaluate(), which gathers results from all ranks: each may score another architecture.
             with _quiet():
                 values.update(computed(metric, metric.results))
@@ -112,17 +140,14 @@ class AccuracyStep(AnyStep):
     def fits(model: BaseModel, evaluator: Evaluator) -> bool:
         """Whether everything that this step leaves out of a model and its metrics is mmpretrain's own."""
         from mmpretrain.evaluation import Accuracy
-        from mmpretrain.models import ClsHead, ImageClassifier
+        from mmpretrain.models import ImageClassifier
         from mmpretrain.models.utils import ClsDataPreprocessor
 
-        head = getattr(model, 'head', None)
         return (
             [type(metric) for metric in evaluator.metrics] == [Accuracy]
             and type(model) is ImageClassifier
             and type(model.data_preprocessor) is ClsDataPreprocessor
-            and isinstance(head, ClsHead)
-            and type(head).predict is ClsHead.predict
-            and type(head)._get_predictions is ClsHead._get_predictions
+            and predicts_softmax(getattr(model, 'head', None))
         )
 
     def keep(self, batch: Any) -> Any:
@@ -136,10 +161,10 @@ class AccuracyStep(AnyStep):
         inputs = self.model.data_preprocessor({'inputs': batch['inputs']}, False)['inputs']
         return self.model(inputs, mode='tensor')
 
-    def run(self, batch: Any) -> None:
+    def process(self, evaluator: Evaluator, batch: Any) -> None:
         """Add the results of a batch to the metric, in the form that its own ``process`` gives them."""
         scores = self.forward(batch).softmax(1).cpu().unbind()
-        self.evaluator.metrics[0].results += [
+        evaluator.metrics[0].results += [
             {'pred_score': score, 'gt_label': label} for score, label in zip(scores, batch['labels'])
         ]
 

@@ -11,12 +11,11 @@ module                     what                                                 
 ``timm_models``            register the zoo with timm                                             with ``import timm``
 ``bfloat16``               run in float32 what mmcv and mmdet cannot run in bfloat16              by our optim wrapper
 ``distributed``            start processes and wrap models on CPUs                                by our launcher
-``runner``, ``steps``,     read private attributes of mmengine                                    on call
-``metrics``
+``runner``, ``steps``      read private attributes of mmengine                                    on call
+``metrics``, ``heads``     read private parts of mmengine, mmdet and mmpretrain                   on call
 ========================== ====================================================================== =====================
 
-A few of our classes also override private methods of their mmengine parents, which is how those are extended:
-``CheckpointHook._save_checkpoint_with_step`` and ``DefaultOptimWrapperConstructor._validate_cfg``.
+:data:`PRIVATE_NAMES` has the few private names that other modules use; a test knows no exceptions besides.
 """
 
 from .checkpoint_files import allow_checkpoint_globals, load_urls_weights_only, read_local_files
@@ -24,7 +23,25 @@ from .model_build import fill_auto_when_built
 from .timm_models import register_zoo
 from .torchvision_operators import ensure_torchvision
 
-__all__ = ['apply']
+__all__ = ['PRIVATE_NAMES', 'apply']
+
+PRIVATE_NAMES = {
+    # overridden or called by a subclass, which is how the parent is extended
+    '_load_from_state_dict': 'nn.Module: what a module does to weights before it loads them',
+    '_save_to_state_dict': 'nn.Module: what a module adds to its weights',
+    '_conv_forward': 'nn.Conv2d: the convolution, padding mode included, with a weight that is passed in',
+    '_save_checkpoint_with_step': 'CheckpointHook: the order of saving and removing',
+    '_save_best_checkpoint': 'CheckpointHook: the same for the best checkpoint',
+    '_validate_cfg': 'DefaultOptimWrapperConstructor: the check of the optimizer',
+    '_get_loss': "ClsHead: the loss of logits, after a head's own forward",
+    '_create_image_index': 'COCOVQA: the images by their numbers, to say which are missing',
+    # names of torch without a public one, the same in all its versions since 1.9
+    '_metadata': 'state dicts: what modules note beside their weights, kept in checkpoints',
+    '_BatchNorm': 'the base class of all batch norms, also of synchronised ones',
+    '_foreach_mul_': 'many small tensors in one kernel; the optimizers of torch use it',
+    '_foreach_add_': 'many small tensors in one kernel; the optimizers of torch use it',
+}
+"""Private names of other libraries that modules outside of this package use, and what for."""
 
 
 def apply() -> None:

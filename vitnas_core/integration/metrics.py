@@ -1,4 +1,4 @@
-"""Private parts of metrics, for scores of one process or of a few images."""
+"""Private parts of metrics: scores of one process or of a few images, and the spelling of VQA's evaluation."""
 
 from __future__ import annotations
 
@@ -28,3 +28,13 @@ def annotated_images(metric: BaseMetric) -> int | None:
     """
     file = getattr(metric, '_coco_api', None)
     return None if file is None else len(file.get_img_ids())
+
+
+def spell_as_vqa(answer: str) -> str:
+    """Spell an answer on one line as VQA's official evaluation does.
+
+    mmpretrain has its two steps as private functions, which its public ``VQAAcc`` calls only while it scores.
+    """
+    from mmpretrain.evaluation.metrics.vqa import _process_digit_article, _process_punctuation
+
+    return _process_digit_article(_process_punctuation(answer))

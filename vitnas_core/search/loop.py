@@ -90,7 +90,7 @@ class SearchLoop(BaseLoop):
         workers: Mapping[str, Any] | None = None,
     ) -> None:
         # Refuse whatever can be refused before images or weights are read.
-        self._runner = runner
+        self._logger = runner.logger
         self.model = unwrap(runner.model)
         self.backbone = elastic_backbone(self.model)
         self.space = self.backbone.space
@@ -245,7 +245,7 @@ class SearchLoop(BaseLoop):
             outputs.save_figure(figure, Path(self.runner.work_dir) / name)
 
     def _say(self, text: str, warn: bool = False) -> None:
-        self.runner.logger.log(logging.WARNING if warn else logging.INFO, f'Search: {text}')
+        self._logger.log(logging.WARNING if warn else logging.INFO, f'Search: {text}')
 
     def _show(self, candidate: Candidate) -> None:
         """Move the progress bar by one candidate per rank."""

@@ -197,7 +197,7 @@ def _check_sides(backbone: ElasticBackbone, model: nn.Module) -> None:
     The backbone sums the features of both sides. That is BCNet's sum of logits only if the logits are an affine
     function of the features.
     """
-    if len(backbone.pattern.sides) == 1 or _is_affine_behind(backbone, model):
+    if not backbone.pattern.two_sided or _is_affine_behind(backbone, model):
         return
     parts = [getattr(model, name, None) for name in ('neck', 'head')]
     names = ', '.join(type(part).__name__ for part in parts if part is not None)

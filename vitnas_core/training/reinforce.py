@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.dist import all_reduce
-from mmengine.evaluator import Evaluator
 from mmengine.registry import OPTIMIZERS
 from mmengine.runner import Runner
 from torch import Tensor
 
-from ..backbones import elastic_backbone, unwrap
+from ..backbones import unwrap
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
-from ..evaluation import check_images, elastic_norms, make_step, recalibrate
+from ..evaluation import BatchScorer, elastic_norms
 from ..integration.runner import run_seed, test_dataloader
 from ..spaces import Arch
 from .dataloading import SeededLoader
@@ -172,7 +171,6 @@ class SamplerTraining:
         self.iterations, self.last = 0, -1
         sampler.training = self
         self._model = unwrap(runner.model)
-        self._backbone = elastic_backbone(self._model)
         # Shuffled, whatever the config says: a hold-out set is often sorted by class. Workers end with a training.
         data = {name: value for name, value in dataloader.items() if name not in ('sampler', 'batch_sampler')}
         data.update(sampler=dict(type='DefaultSampler', shuffle=True), persistent_workers=False, drop_last=True)
@@ -180,27 +178,18 @@ class SamplerTraining:
         if not len(built):  # fewer images than a batch
             built = Runner.build_dataloader({**data, 'drop_last': False}, seed=run_seed(runner))
         self.dataloader = SeededLoader(built)
-        self._evaluator: Evaluator = runner.build_evaluator(evaluator)
-        check_images(self._evaluator, 'a reward is the score of a mini-batch')
-        self._evaluator.dataset_meta = getattr(built.dataset, 'metainfo', None)
-        self._step = make_step(self._model, self._evaluator, metric)
+        self._scorer = BatchScorer(self._model, runner.build_evaluator(evaluator), built.dataset, metric)
         self._recalibrates = bool(elastic_norms(self._model))  # each architecture is scored with its own statistics
 
     def check(self) -> None:
         """Score the active architecture once: a wrong metric should not show up after many epochs."""
-        self.accuracy(self._backbone.arch, self._step.keep(next(self._read())))
+        self.accuracy(self._scorer.backbone.arch, self._scorer.keep(next(self._read())))
 
     @torch.no_grad()
     def accuracy(self, arch: Arch, batch: Any) -> float:
         """Return the metric of an architecture on one mini-batch, from 0 to 1, averaged over ranks."""
         training = self._model.training
-        self._model.eval()
-        self._backbone.set_arch(arch)
-        if self._recalibrates:
-            recalibrate(self._model, self._step.forward, [batch])
-        self._step.start()
-        self._step.run(batch)
-        value = self._step.value()
+        value = self._scorer.score_batch(arch, batch, self._recalibrates)
         self._model.train(training)
         found = torch.tensor(value * self.scale if math.isfinite(value) else 0.0, dtype=torch.float64)
         all_reduce(found, 'mean')
@@ -210,7 +199,7 @@ class SamplerTraining:
         """Train for a number of iterations; yield the measurements of each."""
         for loaded in islice(self._read(), iterations):
             rng = np.random.default_rng([run_seed(self.runner), self.iterations, 0, _KEY])
-            measured = self.reinforce.step(rng, partial(self.accuracy, batch=self._step.keep(loaded)))
+            measured = self.reinforce.step(rng, partial(self.accuracy, batch=self._scorer.keep(loaded)))
             self.iterations += 1
             yield measured
 

@@ -47,7 +47,6 @@ class Supernet:
         load_weights(self.model, checkpoint)
         stated = (config.train_cfg.get('input_size'), config.train_cfg.get('num_classes'))
         self.pricing = resolve_pricing(config.model, config.train_dataloader, *stated)
-        self._held_out: Scorer | None = None
 
     @property
     def space(self) -> SearchSpace:
@@ -58,20 +57,24 @@ class Supernet:
         """The costs of an architecture at the search's image size."""
         return elastic_backbone(self.model).price(arch, *self.pricing)
 
-    def scorer(self, dataloader: Mapping[str, Any]) -> Scorer:
-        """What scores architectures on a set of images, which are decoded once."""
-        search = self.config.train_cfg
-        return Scorer.build(self.model, dataloader, search['evaluator'], metric=search.get('metric'))
+    def scorer(self, dataloader: Mapping[str, Any], raw: bool = False) -> Scorer:
+        """Build a scorer of architectures on a set of images, which are decoded once.
 
-    def score(self, scorer: Scorer, arch: Arch) -> float:
-        """Score an architecture; where the search recalibrates batch norms, they are on its hold-out images."""
-        batches = self.config.train_cfg.get('recalibrate', 0)
-        if batches:
-            if self._held_out is None:
-                self._held_out = self.scorer(self.config.train_dataloader)
-                self._held_out.recalibrate = batches
-            self._held_out.activate(arch)
-        return scorer.score(Job(arch)).value
+        Args:
+            dataloader: Config of the images.
+            raw: Whether batch norms keep the statistics of the training. Defaults to False: where the search
+                recalibrates them, they get those of its hold-out images.
+        """
+        search = self.config.train_cfg
+        batches = 0 if raw else search.get('recalibrate', 0)
+        return Scorer.build(
+            self.model,
+            dataloader,
+            search['evaluator'],
+            metric=search.get('metric'),
+            recalibrate=batches,
+            calibration=self.config.train_dataloader if batches else None,
+        )
 
     def draw(self, macs: float, num: int, rng: np.random.Generator) -> list[Arch]:
         """Different random architectures within 5 % of a number of MACs.
@@ -94,7 +97,7 @@ def rank(supernet: Supernet, truth: Truth) -> tuple[dict[str, float], list[float
         use), and the number of architectures. Then the score of each architecture.
     """
     scorer = supernet.scorer(supernet.config.train_dataloader)
-    scores = [supernet.score(scorer, entry.arch) for entry in truth.archs]
+    scores = [scorer.score(Job(entry.arch)).value for entry in truth.archs]
     alone = score_ranking(truth.scores, [entry.macs for entry in truth.archs])
     return {**score_ranking(truth.scores, scores), 'macs_kendall': alone['kendall'], 'num': len(scores)}, scores
 
@@ -106,12 +109,14 @@ def ends(supernet: Supernet) -> dict[str, float]:
         ``largest`` and ``smallest`` as the search scores them; where that recalibrates batch norms, also
         ``largest_raw`` and ``smallest_raw`` with the statistics that the training left.
     """
-    scorer = supernet.scorer(supernet.config.test_dataloader)
+    images = supernet.config.test_dataloader
     archs = {'largest': supernet.space.largest(), 'smallest': supernet.space.smallest()}
     raw = {}
     if supernet.config.train_cfg.get('recalibrate', 0):  # before the first recalibration, which changes them
-        raw = {f'{name}_raw': scorer.score(Job(arch)).value for name, arch in archs.items()}
-    return {**{name: supernet.score(scorer, arch) for name, arch in archs.items()}, **raw}
+        trained = supernet.scorer(images, raw=True)
+        raw = {f'{name}_raw': trained.score(Job(arch)).value for name, arch in archs.items()}
+    scorer = supernet.scorer(images)
+    return {**{name: scorer.score(Job(arch)).value for name, arch in archs.items()}, **raw}
 
 
 def compare(supernet: Supernet, searched: Arch, num_random: int, rng: np.random.Generator) -> dict[str, float]:
@@ -125,10 +130,10 @@ def compare(supernet: Supernet, searched: Arch, num_random: int, rng: np.random.
     cost = supernet.price(searched)
     drawn = supernet.draw(cost.macs, num_random, rng)
     scores = {
-        'searched': supernet.score(scorer, searched),
-        'random': float(np.mean([supernet.score(scorer, arch) for arch in drawn])),
-        'largest': supernet.score(scorer, supernet.space.largest()),
-        'smallest': supernet.score(scorer, supernet.space.smallest()),
+        'searched': scorer.score(Job(searched)).value,
+        'random': float(np.mean([scorer.score(Job(arch)).value for arch in drawn])),
+        'largest': scorer.score(Job(supernet.space.largest())).value,
+        'smallest': scorer.score(Job(supernet.space.smallest())).value,
     }
     return {
         **scores,
@@ -163,6 +168,6 @@ def under_budgets(supernet: Supernet, candidates: Sequence[Candidate], budgets: 
         if not within:
             raise VitnasError(f'none of the {len(candidates)} candidates has at most {budget:g} MACs')
         best = within[0]
-        measures[f'accuracy_{i}'] = supernet.score(scorer, best.arch)
+        measures[f'accuracy_{i}'] = scorer.score(Job(best.arch)).value
         measures[f'holdout_{i}'], measures[f'macs_{i}'] = best.score, best.cost['macs']
     return measures

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mmpretrain.evaluation.metrics.vqa import _process_digit_article, _process_punctuation
-
 from vitnas_core.errors import DatasetError
+from vitnas_core.integration.metrics import spell_as_vqa
 
 PEOPLE = 10
 """Number of people who answered each question."""
@@ -29,7 +28,7 @@ def normalise(answer: str) -> str:
     Lower case; no articles; numbers as digits; contractions with their apostrophe; no punctuation except apostrophes,
     colons, decimal points, and signs that its list lacks, such as %.
     """
-    return _process_digit_article(_process_punctuation(strip(answer)))
+    return spell_as_vqa(strip(answer))
 
 
 def agreement(matches: int) -> float:

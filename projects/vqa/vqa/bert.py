@@ -127,6 +127,8 @@ class BertModule(BaseModule):
         VitnasError: ``num_heads`` does not divide the width, or a number is out of range.
     """
 
+    is_init: bool
+
     def __init__(
         self,
         width: int,
@@ -163,7 +165,7 @@ class BertModule(BaseModule):
         """Load the file that ``init_cfg`` names, if any; all other weights are initialised already."""
         if self.init_cfg and not self.is_init:
             self.load_bert(self.init_cfg['checkpoint'])
-        self._is_init = True
+        self.is_init = True
 
     def load_bert(self, path: str | os.PathLike) -> None:
         """Load weights from a file in BERT's usual layout; weights that this module lacks are ignored.

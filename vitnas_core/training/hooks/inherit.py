@@ -27,10 +27,10 @@ class InheritHook(Hook):
 
     def before_train(self, runner: Runner) -> None:
         """Load the weights unless the training is resumed."""
-        pattern = elastic_backbone(runner.model).pattern.name
-        if pattern != 'ordinal':
+        pattern = elastic_backbone(runner.model).pattern
+        if not pattern.is_prefix:
             raise VitnasError(
-                f'weights of another space overlap with ordinal sharing only, but got sharing={pattern!r}'
+                f'weights of another space overlap with ordinal sharing only, but got sharing={pattern.name!r}'
             )
         if runner.iter == 0:
             loaded = load_overlap(unwrap(runner.model), self.checkpoint)

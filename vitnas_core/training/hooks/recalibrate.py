@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from itertools import islice
 from typing import Any
 
 from mmengine.hooks import Hook
@@ -12,8 +10,9 @@ from mmengine.runner import Runner
 
 from ...backbones import unwrap
 from ...errors import VitnasError
-from ...evaluation import recalibrate
+from ...evaluation import KeptBatches, calibrate, whole_loader
 from ...registry import HOOKS
+from ...spaces import Arch
 
 
 @HOOKS.register_module()
@@ -39,19 +38,17 @@ class RecalibrateHook(Hook):
         if type(num_batches) is not int or num_batches < 1:
             raise VitnasError(f'`num_batches` should be a whole number of at least 1, but got {num_batches!r}')
         self.dataloader, self.num_batches, self.average = dataloader, num_batches, average
-        self._batches: list[Any] = []
+        self._batches: KeptBatches | None = None
 
     def before_val_epoch(self, runner: Runner) -> None:
         """Recalibrate the active architecture."""
         self.recalibrate(runner)
 
-    def recalibrate(self, runner: Runner) -> None:
-        """Recalibrate the active architecture."""
-        model = unwrap(runner.model)
-        if not self._batches:
+    def recalibrate(self, runner: Runner, arch: Arch | None = None) -> None:
+        """Recalibrate an architecture, which becomes the active one. Defaults to None: the active one."""
+        if self._batches is None:
             # The same images on every rank give the same statistics.
-            config = {**copy.deepcopy(dict(self.dataloader)), 'sampler': dict(type='vitnas.WholeSampler')}
-            loader = runner.build_dataloader(config, seed=runner.seed)
-            self._batches = [copy.deepcopy(batch) for batch in islice(loader, self.num_batches)]
-        if not recalibrate(model, model.val_step, self._batches, self.average):
+            self._batches = KeptBatches(whole_loader(self.dataloader, seed=runner.seed))
+        batches = self._batches.first(self.num_batches)
+        if not calibrate(unwrap(runner.model), arch, batches, average=self.average):
             raise VitnasError('vitnas.RecalibrateHook is for models with batch norms that are not frozen; leave it out')

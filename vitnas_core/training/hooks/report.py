@@ -17,7 +17,9 @@ from mmengine.runner import Runner
 from ...backbones import elastic_backbone, unwrap
 from ...costs import Cost
 from ...errors import VitnasError
+from ...evaluation import make_step
 from ...integration.runner import averaged_weights
+from ...model_configs import priced_classes
 from ...registry import HOOKS
 from ...spaces import Arch
 from ...utils.fileio import atomic_write
@@ -107,24 +109,24 @@ def _write(path: Path, rows: list[Row]) -> None:
 @torch.no_grad()
 def _evaluate(runner: Runner, archs: dict[str, Arch]) -> dict[str, tuple[dict[str, float], Cost]]:
     """Return metrics and cost of each architecture; each batch is loaded once unless batch norms are recalibrated."""
-    model, loop = runner.model, runner.val_loop
-    backbone, classes = elastic_backbone(model), getattr(getattr(unwrap(model), 'head', None), 'num_classes', 0)
-    evaluators = {name: copy.deepcopy(loop.evaluator) for name in archs}
+    model, loop = unwrap(runner.model), runner.val_loop
+    backbone, classes = elastic_backbone(model), priced_classes(model)
+    steps = {name: make_step(model, copy.deepcopy(loop.evaluator)) for name in archs}
     size: tuple[int, int] | None = None
     recalibration = [hook for hook in runner.hooks if isinstance(hook, RecalibrateHook)]
-    model.eval()
+    runner.model.eval()
     # Batch norms hold the statistics of one architecture at a time.
     for group in [[name] for name in archs] if recalibration else [list(archs)]:
         for hook in recalibration:
-            backbone.set_arch(archs[group[0]])
-            hook.recalibrate(runner)
+            hook.recalibrate(runner, archs[group[0]])
         for batch in loop.dataloader:
-            size = size or _image_size(unwrap(model), batch)
+            size = size or _image_size(model, batch)
+            kept = steps[group[0]].keep(batch)  # what every step keeps
             for name in group:
                 backbone.set_arch(archs[name])
-                evaluators[name].process(data_samples=model.val_step(batch), data_batch=batch)
-    model.train()
-    metrics = {name: evaluators[name].evaluate(len(loop.dataloader.dataset)) for name in archs}
+                steps[name].run(kept)
+    runner.model.train()
+    metrics = {name: steps[name].values(len(loop.dataloader.dataset)) for name in archs}
     assert size is not None  # there is a batch
     return {name: (metrics[name], backbone.price(arch, size, classes)) for name, arch in archs.items()}
 
