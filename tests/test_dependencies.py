@@ -20,7 +20,7 @@ LAYERS = {
     'registry': '',
     'spaces': 'errors',
     'zoo': 'errors spaces',
-    'costs': 'errors spaces',
+    'costs': 'errors utils spaces',
     'families.*.arch': 'errors utils spaces costs',
     'integration': 'errors utils registry',
     'elastic': 'errors utils costs',
