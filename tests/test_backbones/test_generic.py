@@ -3,6 +3,8 @@
 import copy
 import io
 import json
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -308,6 +310,55 @@ def test_architectures_from_configs_and_numpy(family: Family, rng: np.random.Gen
         found = family.cls.cost(other, np.int64(family.image))
         assert found == cost
         assert (type(found.params), type(found.macs)) == (int, int)
+
+
+@every_family
+def test_whole_numbers_may_be_written_as_floats(family: Family) -> None:
+    def spelled(grammar: ChoiceSpace) -> ChoiceSpace:
+        return ChoiceSpace(
+            tuple((name, tuple(v if isinstance(v, str) else float(v) for v in vs)) for name, vs in grammar.options)
+        )
+
+    stages = [
+        replace(s, choices=spelled(s.choices), blocks=tuple(b and spelled(b) for b in s.blocks))
+        for s in family.space.stages
+    ]
+    space = replace(family.space, stages=tuple(stages), choices=spelled(family.space.choices))
+    model, plain = family.cls(space=space, **family.settings), family.elastic()
+    arch = json.loads(family.space.smallest().to_json(), parse_int=float)
+    for other, expected in ((model, plain), (model.extract(arch), plain.extract(arch)), (fixed(family, arch), None)):
+        expected = expected or fixed(family, family.space.smallest())
+        shapes = [{name: w.shape for name, w in network.state_dict().items()} for network in (other, expected)]
+        assert shapes[0] == shapes[1]
+        other(images(family))
+
+
+@every_family
+def test_spaces_list_the_smallest_network_first(family: Family) -> None:
+    """Also where a choice sizes no weights: the largest architecture of a space is what it says."""
+    stage_kinds = [
+        (s, stage, family.cls.schema.stage_type(len(family.space.stages), s, stage.choices))
+        for s, stage in enumerate(family.space.stages)
+    ]
+    for s, stage, kind in stage_kinds:
+        blocks = [(stage.blocks[0], family.cls.schema.block)] if stage.blocks else []
+        for grammar, record in [(stage.choices, kind), *blocks]:
+            for name, values in grammar.options:
+                if len(values) == 1 or not record.choices[name].ascending:
+                    continue
+                turned = ChoiceSpace(tuple((n, v[::-1] if n == name else v) for n, v in grammar.options))
+                changed = (
+                    replace(stage, choices=turned)
+                    if grammar is stage.choices
+                    else replace(stage, blocks=(turned, *stage.blocks[1:]))
+                )
+                space = replace(family.space, stages=(*family.space.stages[:s], changed, *family.space.stages[s + 1 :]))
+                with pytest.raises(VitnasError, match=f'{name}.*smallest first'):
+                    family.cls(space=space, **family.settings)
+
+
+def fixed(family: Family, arch: object) -> backbones.ElasticBackbone:
+    return family.cls(arch=arch, **family.settings)
 
 
 def _randomise(model: nn.Module) -> None:

@@ -114,6 +114,7 @@ class ElasticModule(BaseModule):
         own = self.defaults.keys() - set(self.space_settings)
         self.settings = self._check_settings({key: value for key, value in given.items() if key in own})
         self.schema.check_space(self.space)
+        self.space = self.schema.typed(self.space)
         self.largest: Any = self.schema.read(self.space.largest())
         """The typed choices of the largest architecture, which size the weights."""
         self.limits = Limits.of_space(self.schema, self.space)

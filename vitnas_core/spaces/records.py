@@ -27,12 +27,14 @@ class Choice:
             hold for one value; ``'own'``: each option has its own weights; ``'free'``: no effect.
         options: The valid words or numbers.
         of: The choice of the stage to which a ratio relates.
+        ascending: Whether a larger number makes a larger network, so that a space lists the smallest first.
     """
 
     kind: str
     weights: str
     options: tuple[Value, ...] = ()
     of: str = ''
+    ascending: bool = False
 
     def read(self, value: Value, width: int) -> Any:
         """Convert a value to its type.
@@ -47,7 +49,7 @@ class Choice:
                     ' or '.join(map(str, options)) if self.kind != 'word' else f'one of {", ".join(map(str, options))}'
                 )
                 raise ArchError(f' should be {words}, but got {value!r}')
-            return bool(value) if self.kind == 'flag' else value
+            return bool(value) if self.kind == 'flag' else self.typed(value)
         if self.kind == 'ratio':
             if isinstance(value, str) or value <= 0:
                 raise ArchError(f' should be a number above 0, but got {value!r}')
@@ -58,15 +60,19 @@ class Choice:
             raise ArchError(f' should be a whole number above 0, but got {value!r}')
         return int(value)
 
+    def typed(self, value: Value) -> Value:
+        """Return a valid value in its type: a whole number may be written as 192.0."""
+        return int(value) if self.kind == 'whole' else value
 
-def whole(weights: str = 'most', options: tuple[int, ...] = ()) -> Any:
+
+def whole(weights: str = 'most', options: tuple[int, ...] = (), ascending: bool = True) -> Any:
     """Declare a whole number above 0; see :class:`Choice`."""
-    return field(metadata={'choice': Choice('whole', weights, options)})
+    return field(metadata={'choice': Choice('whole', weights, options, ascending=ascending)})
 
 
 def ratio(of: str) -> Any:
     """Declare a ratio to a width of the stage; see :class:`Choice`."""
-    return field(metadata={'choice': Choice('ratio', 'most', of=of)})
+    return field(metadata={'choice': Choice('ratio', 'most', of=of, ascending=True)})
 
 
 def word(*options: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -156,15 +157,24 @@ class Schema:
                     checked.add((block, narrow))
                     self._check_options(f'stages[{s}].blocks[{b}].', self.block, block, narrow)
 
+    def typed(self, space: SearchSpace) -> SearchSpace:
+        """The space with whole numbers as such, which a file may write as 192.0."""
+        stages = []
+        for s, stage in enumerate(space.stages):
+            kind = self.stage_type(len(space.stages), s, stage.choices)
+            blocks = tuple(None if block is None else _typed(self.block, block) for block in stage.blocks)
+            stages.append(replace(stage, choices=_typed(kind, stage.choices), blocks=blocks))
+        return replace(space, stages=tuple(stages), choices=_typed(self.network, space.choices))
+
     def _check_options(self, path: str, record: Any, grammar: ChoiceSpace, stage: Choices | None = None) -> None:
         """Check the options of each choice, and all their combinations."""
         declared = record.choices
         for name, options in grammar.options:
-            weights, what = declared[name].weights, f'{path}{name} of the {self.who} space'
+            choice, what = declared[name], f'{path}{name} of the {self.who} space'
             numbers = [option for option in options if not isinstance(option, str)]
-            if weights == 'most' and list(options) != sorted(numbers):
+            if choice.ascending and list(options) != sorted(numbers):
                 raise SpaceError(f'{what} should list numbers, smallest first, but got {list(options)}')
-            if weights == 'same' and len(options) > 1:
+            if choice.weights == 'same' and len(options) > 1:
                 raise SpaceError(f'{what} should have one option, but got {list(options)}')
         names = [name for name, _ in grammar.options]
         for values in product(*(options for _, options in grammar.options)):
@@ -172,3 +182,9 @@ class Schema:
                 read_record(record, Choices(zip(names, values)), self.who, stage)
             except ArchError as err:
                 raise SpaceError(f'{path[:-1]}{err}'.removeprefix('.')) from None
+
+
+def _typed(record: Any, grammar: ChoiceSpace) -> ChoiceSpace:
+    """Choices with their options as the record types them."""
+    declared = record.choices
+    return ChoiceSpace(tuple((name, tuple(map(declared[name].typed, values))) for name, values in grammar.options))
