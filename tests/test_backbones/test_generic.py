@@ -14,10 +14,11 @@ from torch import nn
 
 from tests.families import VARIANTS, Family
 from vitnas_core import backbones, zoo
+from vitnas_core.backbones.pretrained import Note, channel_axes
 from vitnas_core.elastic import cut
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.registry import MODELS
-from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.spaces import Arch, ChoiceSpace, SearchSpace
 from vitnas_core.utils.counting import count_macs, count_params
 
 every_family = pytest.mark.parametrize('family', VARIANTS.values(), ids=VARIANTS.keys())
@@ -79,7 +80,7 @@ def test_backward_reaches_what_is_active_and_nothing_else(family: Family, rng: n
             assert parameter.grad is not None, name
             assert parameter.grad.isfinite().all()
             entries = torch.arange(parameter.numel()).view(parameter.shape)
-            inside = cut(entries, fixed[name], model.channel_axes().get(name, ())).flatten()
+            inside = cut(entries, fixed[name], channel_axes(model).get(name, ())).flatten()
             assert not parameter.grad.flatten().index_fill(0, inside, 0.0).any(), name
 
 
@@ -127,7 +128,7 @@ def test_extracted_gradients_are_those_of_the_supernet(family: Family, rng: np.r
     for name, parameter in fixed.named_parameters():
         grad = dict(model.named_parameters())[name].grad
         assert grad is not None and parameter.grad is not None
-        part = cut(grad, parameter.shape, model.channel_axes().get(name, ()))
+        part = cut(grad, parameter.shape, channel_axes(model).get(name, ()))
         torch.testing.assert_close(part, parameter.grad, rtol=1e-4, atol=1e-5 * float(parameter.grad.abs().max()))
 
 
@@ -189,6 +190,7 @@ def test_state_dict_round_trip_deepcopy_and_save(family: Family) -> None:
     other.set_arch(model.arch)
     assert torch.equal(other(x)[-1], expected)
     assert torch.equal(copy.deepcopy(model)(x)[-1], expected)
+    assert torch.equal(pickle.loads(pickle.dumps(model))(x)[-1], expected)  # as spawned workers get it
     buffer = io.BytesIO()
     torch.save(model.state_dict(), buffer)
     buffer.seek(0)
@@ -207,8 +209,8 @@ def test_a_state_dict_says_what_it_holds(family: Family) -> None:
             torch.save(state, buffer)
             buffer.seek(0)
             notes = [m for m in torch.load(buffer, weights_only=True)._metadata.items() if 'vitnas' in m[1]]
-            assert [where for where, _ in notes] == [place] and notes[0][1]['vitnas'] == model.note()
-        note = json.loads(model.note())
+            assert [where for where, _ in notes] == [place] and notes[0][1]['vitnas'] == Note.of(model).to_json()
+        note = json.loads(Note.of(model).to_json())
         assert SearchSpace.from_dict(note['space']) == model.space
         shared = set(model.supernet_settings) & model.settings.keys() if model.space.size() > 1 else set()
         assert note['settings'].keys() == {*model.weight_settings, *shared} <= model.settings.keys()

@@ -27,6 +27,7 @@ from ...elastic import (
     keep,
     pad_to,
     resize_positions,
+    table,
 )
 from ...registry import MODELS
 from .arch import PATCH, SCHEMA, STEM, STRIDE, NetworkChoices, cost
@@ -207,8 +208,8 @@ class ViTRes(StagedBackbone):
         self.out_type = out_type
         first, self._grids = self.embeds[0], self._grids_of(self.settings['img_size'])
         self.patch_embed = Stem(first)
-        self.cls_token = self.table(1, 1, first)
-        self.pos_embed = self.table(1, 1 + math.prod(self._grids[0]), first)
+        self.cls_token = table(1, 1, first)
+        self.pos_embed = table(1, 1 + math.prod(self._grids[0]), first)
         self.stages = nn.ModuleList(self._build_stage(s) for s in range(len(self.embeds)))
         self.add_norms(STRIDE, EPS)
         for s, grid in enumerate(self._grids):
