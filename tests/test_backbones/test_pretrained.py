@@ -45,10 +45,6 @@ def randomised(model: nn.Module) -> nn.Module:
     return model
 
 
-def note_of(model: ElasticBackbone) -> str:
-    return Note.of(model).to_json()
-
-
 def fixed(family: Family, arch: Any, **settings: Any) -> ElasticBackbone:
     return family.cls(arch=arch, **{**family.settings, **settings})
 
@@ -321,7 +317,8 @@ def test_another_family_is_refused(family: Family, tmp_path: Path) -> None:
 
 def test_the_sentence_has_the_names_of_the_zoo(tmp_path: Path) -> None:
     with torch.device('meta'):
-        tiny, supernet = note_of(AutoFormer(arch='autoformer-tiny')), note_of(AutoFormer(space='autoformer-base'))
+        models = AutoFormer(arch='autoformer-tiny'), AutoFormer(space='autoformer-base')
+        tiny, supernet = (Note.of(model).to_json() for model in models)
         backbone = AutoFormer(arch='autoformer-small')
     path = tmp_path / 'w.pth'
     for note, message in (
@@ -423,9 +420,9 @@ def test_a_note_that_lies(tmp_path: Path) -> None:
     family = VARIANTS['s3']
     large, path = family.space.largest(), tmp_path / 'w.pth'
     small = fixed(family, family.space.smallest())
-    torch.save(dict(state_dict=dict(small.state_dict()), meta=dict(vitnas=note_of(family.elastic()))), path)
+    torch.save(dict(state_dict=dict(small.state_dict()), meta=dict(vitnas=Note.of(family.elastic()).to_json())), path)
     assert_refused(fixed(family, large), path, 'is no part of: the weights have no|too small')
-    torch.save(dict(state_dict=dict(family.elastic().state_dict()), meta=dict(vitnas=note_of(small))), path)
+    torch.save(dict(state_dict=dict(family.elastic().state_dict()), meta=dict(vitnas=Note.of(small).to_json())), path)
     assert_refused(small, path, 'does not fit the backbone')
 
 

@@ -241,7 +241,8 @@ class ElasticModule(BaseModule):
                 raise VitnasError(
                     f'`{name}` is no setting of the cost of {cls.__name__}, which has {", ".join(cls.cost_defaults)}'
                 )
-        return cls._count(arch, input_size, num_classes, {**cls.cost_defaults, **cls._check_settings(settings)})
+        checked = {**cls.cost_defaults, **cls._check_settings(settings)} if settings else cls.cost_defaults
+        return cls._count(arch, input_size, num_classes, checked)
 
     def price(self, arch: ArchRef, input_size: int | tuple[int, int], num_classes: int = 0) -> Cost:
         """:meth:`cost` with this module's own settings."""

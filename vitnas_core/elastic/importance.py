@@ -65,13 +65,13 @@ def _uses(network: nn.Module) -> dict[Axis, list[_Use]]:
     for module in network.modules():
         for name, axes in getattr(module, 'axes', {}).items():
             for dim, axis in enumerate(axes):
-                if axis is None or not axis.root.sortable or getattr(module, name, module) is None:
-                    continue
-                if axis.channels is not None:
+                if axis is not None and axis.channels is not None:
                     raise VitnasError(
                         f'heads and hidden units cannot be sorted with sharing={axis.channels.pattern.name!r}: smaller '
                         f'architectures do not have the first ones'
                     )
+                if axis is None or not axis.root.sortable or getattr(module, name, module) is None:
+                    continue
                 use = _Use(module.get_parameter(name), dim, axis.entries, isinstance(module, nn.Linear))
                 found.setdefault(axis.root, []).append(use)
     return found

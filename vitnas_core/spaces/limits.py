@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ArchError
 from .grammar import ChoiceSpace
-from .records import Record, units, with_parts
+from .records import Record, units, with_field
 from .schema import Schema
 from .space import SearchSpace
 
@@ -55,7 +55,9 @@ class Limits:
         """
         most, stages = schema.read(space.largest()), []
         for grammar, largest in zip(space.stages, most.stages):
-            stage = with_parts(largest, **stored)
+            stage = largest
+            for name, width in stored.items():
+                stage = with_field(stage, name, width)
             places = stage.blocks + (None,) * (len(grammar.blocks) - len(stage.blocks))
             blocks = tuple(
                 None if block is None or own is None else cls._of(block, own, stage)

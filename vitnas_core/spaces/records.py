@@ -164,11 +164,13 @@ def read_record(record: Any, choices: Choices, who: str, stage: Choices | None =
 @lru_cache(maxsize=4096)
 def with_blocks(own: StageRecord, blocks: tuple[Any, ...]) -> StageRecord:
     """A stage with its blocks; equal stages are mostly the same object, so that the costs of stages can be cached."""
-    return with_parts(own, blocks=blocks)
+    return with_field(own, 'blocks', blocks)
 
 
-def with_parts(record: _R, **parts: Any) -> _R:
-    """A copy of a record with other fields; much faster than ``dataclasses.replace``."""
+def with_field(record: _R, name: str, value: Any) -> _R:
+    """A copy of a record with another value of a field; much faster than ``dataclasses.replace``."""
     made = object.__new__(type(record))
-    made.__dict__.update(record.__dict__, **parts)
+    fields = made.__dict__
+    fields.update(record.__dict__)
+    fields[name] = value
     return made

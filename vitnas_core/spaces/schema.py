@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import ArchError, SpaceError
 from .arch import Arch, Choices, Stage
 from .grammar import ChoiceSpace
-from .records import NetworkRecord, Record, StageRecord, read_record, with_blocks, with_parts
+from .records import NetworkRecord, Record, StageRecord, read_record, with_blocks, with_field
 from .space import SearchSpace
 
 _MOST_KNOWN = 65536
@@ -46,8 +46,8 @@ class Schema:
         self.stage: Any = stage
         self.block: Any = block
         self.absent, self.empty = absent, empty
-        self._known: dict[Choices, dict[Choices | None, Record]] = {}
-        """Cached blocks, by the choices of their stage."""
+        self._known: dict[tuple[Any, Choices], tuple[StageRecord, dict[Choices | None, Record]]] = {}
+        """Cached stages and their blocks, by the choices of the stage."""
         self._relative = any(choice.of for choice in block.choices.values())
         """Whether a choice of a block is a ratio of one of its stage."""
 
@@ -59,6 +59,8 @@ class Schema:
         Raises:
             ArchError: It is not of this family; the message begins with the path of the error.
         """
+        if arch.typed is not None and arch.typed[0] is self:
+            return arch.typed[1]
         if arch.family != self.family:
             raise ArchError(f'{self.who} runs architectures of {self.family}, but got {arch.family}')
         if self.num_stages is not None and len(arch.stages) != self.num_stages:
@@ -67,8 +69,10 @@ class Schema:
             own = read_record(self.network, arch.choices, self.who)
         except ArchError as err:
             raise ArchError(str(err).removeprefix('.')) from None
-        network = with_parts(own, stages=tuple(self._read_stage(arch, s, stage) for s, stage in enumerate(arch.stages)))
+        stages = tuple([self._read_stage(arch, s, stage) for s, stage in enumerate(arch.stages)])
+        network = with_field(own, 'stages', stages)
         self.check(network)
+        object.__setattr__(arch, 'typed', (self, network))
         return network
 
     def check(self, network: Any) -> None:
@@ -100,21 +104,25 @@ class Schema:
     def _read_stage(self, arch: Arch, s: int, stage: Stage) -> StageRecord:
         try:
             kind = self.stage_type(len(arch.stages), s, stage.choices)
-            own = read_record(kind, stage.choices, self.who)
+            found = self._known.get((kind, stage.choices))
+            if found is None:
+                found = self._known[kind, stage.choices] = read_record(kind, stage.choices, self.who), {}
             self.check_count(kind, stage)
         except ArchError as err:
             raise ArchError(f'stages[{s}]{err}') from None
         # Nearly all blocks are cached, so that this is one look-up each.
-        known = self._known.setdefault(stage.choices, {})
+        own, known = found
         blocks = tuple(map(known.get, stage.blocks))
         if None in blocks:
             blocks = tuple(
-                read or self._read_block(s, b, block, stage.choices)
+                read or self._read_block(s, b, block, stage.choices, known)
                 for b, (read, block) in enumerate(zip(blocks, stage.blocks))
             )
         return with_blocks(own, blocks)
 
-    def _read_block(self, s: int, b: int, block: Choices | None, stage: Choices) -> Record | None:
+    def _read_block(
+        self, s: int, b: int, block: Choices | None, stage: Choices, known: dict[Choices | None, Record]
+    ) -> Record | None:
         if block is None:
             if self.absent == 'last':
                 raise ArchError(f'stages[{s}].blocks[{b}] is absent; {self.who} leaves out only the last blocks')
@@ -123,9 +131,9 @@ class Schema:
             read = read_record(self.block, block, self.who, stage if self._relative else None)
         except ArchError as err:
             raise ArchError(f'stages[{s}].blocks[{b}]{err}') from None
-        if len(self._known[stage]) >= _MOST_KNOWN:
-            self._known[stage].clear()
-        self._known[stage][block] = read
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known[block] = read
         return read
 
     # spaces

@@ -18,6 +18,8 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     Raises:
         VitnasError: The value is not a whole number, or is too small.
     """
+    if type(value) is int and value >= least:  # the usual case, fast
+        return value
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise VitnasError(f'`{name}` should be a whole number of at least {least}, but got {value!r}')
     return int(value)
