@@ -15,6 +15,7 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 from vitnas_core import zoo
+from vitnas_core.evaluation.pricing import pricer
 from vitnas_core.model_configs import backbone_of, fixed_config, model_config
 from vitnas_core.registry import ARCH_SAMPLERS
 from vitnas_core.search.config import is_search
@@ -117,7 +118,7 @@ def learned_sampler(cfg: Config) -> dict[str, Any]:
         return {}
     sampler: ArchSampler = ARCH_SAMPLERS.build(cfg.train_cfg.sampler)
     backbone = backbone_of(cfg.model)
-    sampler.bind(backbone.space, backbone.price, 0)
+    sampler.bind(backbone.space, pricer(cfg, backbone.price), 0)
     return {SAMPLER: sampler.state_dict()} if sampler.state_dict() else {}
 
 

@@ -26,7 +26,7 @@ import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from projects import read_config
 from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
-from vitnas_core.backbones.pretrained import NOTE
+from vitnas_core.backbones.pretrained import NOTE, Note
 from vitnas_core.checkpoints import load_weights
 from vitnas_core.errors import VitnasError
 from vitnas_core.evaluation import KeptBatches, calibrate, elastic_norms, whole_loader
@@ -128,7 +128,7 @@ def main(args: list[str] | None = None) -> nn.Module:
     difference = check_extracted(model, fixed, arch, images)
     # Clone the tensors, because the file format does not allow shared memory.
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in fixed.state_dict().items()}
-    write(options.out, arch, weights, {NOTE: elastic_backbone(fixed).note()}, options.pth)
+    write(options.out, arch, weights, {NOTE: Note.of(elastic_backbone(fixed)).to_json()}, options.pth)
     height, width = backbone.priced_size(arch, size, backbone.settings.get('out_indices'))
     cost = backbone.price(arch, size)
     print(f'backbone: {cost} at {height} x {width}; the whole model: {count_params(fixed) / 1e6:.2f}M params')

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from . import zoo
 from .backbones.base import elastic_backbone, unwrap
 from .backbones.module import ArchRef
-from .backbones.pretrained import cut_to_shape
+from .backbones.pretrained import channel_axes, cut_to_shape
 from .errors import ArchError
 from .model_configs import fixed_config
 from .spaces import Arch
@@ -45,7 +45,7 @@ def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef)
     kept = _kept_channels(source, fixed, loaded)
     # Not the state dict: it lacks non-persistent buffers, such as the mean and deviation of images. Data are replaced,
     # not parameters, so that tied parameters stay tied.
-    axes = {f'{_name_of(source)}{name}': own for name, own in elastic_backbone(source).channel_axes().items()}
+    axes = {f'{_name_of(source)}{name}': own for name, own in channel_axes(elastic_backbone(source)).items()}
     for mine, theirs in (
         (dict(fixed.named_parameters()), dict(source.named_parameters(remove_duplicate=False))),
         (dict(fixed.named_buffers()), dict(source.named_buffers(remove_duplicate=False))),

@@ -329,7 +329,7 @@ def test_malformed_architectures_are_refused_by_the_cost_too() -> None:
         for refuse in (AutoFormer.cost, FAMILY.elastic().set_arch):
             with pytest.raises(ArchError, match=message):
                 refuse(changed)
-    with pytest.raises(VitnasError, match='`num_classes` should be at least 0'):
+    with pytest.raises(VitnasError, match='`num_classes` should be a whole number of at least 0'):
         AutoFormer.cost(data, 224, -5)
     with pytest.raises(VitnasError, match='`input_size` should be a whole number above 0'):
         AutoFormer.cost(data, (224, 224, 3))

@@ -3,6 +3,8 @@
 import copy
 import io
 import json
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +14,11 @@ from torch import nn
 
 from tests.families import VARIANTS, Family
 from vitnas_core import backbones, zoo
+from vitnas_core.backbones.pretrained import Note, channel_axes
 from vitnas_core.elastic import cut
 from vitnas_core.errors import ArchError, VitnasError
 from vitnas_core.registry import MODELS
-from vitnas_core.spaces import Arch, SearchSpace
+from vitnas_core.spaces import Arch, ChoiceSpace, SearchSpace
 from vitnas_core.utils.counting import count_macs, count_params
 
 every_family = pytest.mark.parametrize('family', VARIANTS.values(), ids=VARIANTS.keys())
@@ -77,7 +80,7 @@ def test_backward_reaches_what_is_active_and_nothing_else(family: Family, rng: n
             assert parameter.grad is not None, name
             assert parameter.grad.isfinite().all()
             entries = torch.arange(parameter.numel()).view(parameter.shape)
-            inside = cut(entries, fixed[name], model.channel_axes().get(name, ())).flatten()
+            inside = cut(entries, fixed[name], channel_axes(model).get(name, ())).flatten()
             assert not parameter.grad.flatten().index_fill(0, inside, 0.0).any(), name
 
 
@@ -125,7 +128,7 @@ def test_extracted_gradients_are_those_of_the_supernet(family: Family, rng: np.r
     for name, parameter in fixed.named_parameters():
         grad = dict(model.named_parameters())[name].grad
         assert grad is not None and parameter.grad is not None
-        part = cut(grad, parameter.shape, model.channel_axes().get(name, ()))
+        part = cut(grad, parameter.shape, channel_axes(model).get(name, ()))
         torch.testing.assert_close(part, parameter.grad, rtol=1e-4, atol=1e-5 * float(parameter.grad.abs().max()))
 
 
@@ -187,6 +190,7 @@ def test_state_dict_round_trip_deepcopy_and_save(family: Family) -> None:
     other.set_arch(model.arch)
     assert torch.equal(other(x)[-1], expected)
     assert torch.equal(copy.deepcopy(model)(x)[-1], expected)
+    assert torch.equal(pickle.loads(pickle.dumps(model))(x)[-1], expected)  # as spawned workers get it
     buffer = io.BytesIO()
     torch.save(model.state_dict(), buffer)
     buffer.seek(0)
@@ -205,8 +209,8 @@ def test_a_state_dict_says_what_it_holds(family: Family) -> None:
             torch.save(state, buffer)
             buffer.seek(0)
             notes = [m for m in torch.load(buffer, weights_only=True)._metadata.items() if 'vitnas' in m[1]]
-            assert [where for where, _ in notes] == [place] and notes[0][1]['vitnas'] == model.note()
-        note = json.loads(model.note())
+            assert [where for where, _ in notes] == [place] and notes[0][1]['vitnas'] == Note.of(model).to_json()
+        note = json.loads(Note.of(model).to_json())
         assert SearchSpace.from_dict(note['space']) == model.space
         shared = set(model.supernet_settings) & model.settings.keys() if model.space.size() > 1 else set()
         assert note['settings'].keys() == {*model.weight_settings, *shared} <= model.settings.keys()
@@ -308,6 +312,55 @@ def test_architectures_from_configs_and_numpy(family: Family, rng: np.random.Gen
         found = family.cls.cost(other, np.int64(family.image))
         assert found == cost
         assert (type(found.params), type(found.macs)) == (int, int)
+
+
+@every_family
+def test_whole_numbers_may_be_written_as_floats(family: Family) -> None:
+    def spelled(grammar: ChoiceSpace) -> ChoiceSpace:
+        return ChoiceSpace(
+            tuple((name, tuple(v if isinstance(v, str) else float(v) for v in vs)) for name, vs in grammar.options)
+        )
+
+    stages = [
+        replace(s, choices=spelled(s.choices), blocks=tuple(b and spelled(b) for b in s.blocks))
+        for s in family.space.stages
+    ]
+    space = replace(family.space, stages=tuple(stages), choices=spelled(family.space.choices))
+    model, plain = family.cls(space=space, **family.settings), family.elastic()
+    arch = json.loads(family.space.smallest().to_json(), parse_int=float)
+    for other, expected in ((model, plain), (model.extract(arch), plain.extract(arch)), (fixed(family, arch), None)):
+        expected = expected or fixed(family, family.space.smallest())
+        shapes = [{name: w.shape for name, w in network.state_dict().items()} for network in (other, expected)]
+        assert shapes[0] == shapes[1]
+        other(images(family))
+
+
+@every_family
+def test_spaces_list_the_smallest_network_first(family: Family) -> None:
+    """Also where a choice sizes no weights: the largest architecture of a space is what it says."""
+    stage_kinds = [
+        (s, stage, family.cls.schema.stage_type(len(family.space.stages), s, stage.choices))
+        for s, stage in enumerate(family.space.stages)
+    ]
+    for s, stage, kind in stage_kinds:
+        blocks = [(stage.blocks[0], family.cls.schema.block)] if stage.blocks else []
+        for grammar, record in [(stage.choices, kind), *blocks]:
+            for name, values in grammar.options:
+                if len(values) == 1 or not record.choices[name].ascending:
+                    continue
+                turned = ChoiceSpace(tuple((n, v[::-1] if n == name else v) for n, v in grammar.options))
+                changed = (
+                    replace(stage, choices=turned)
+                    if grammar is stage.choices
+                    else replace(stage, blocks=(turned, *stage.blocks[1:]))
+                )
+                space = replace(family.space, stages=(*family.space.stages[:s], changed, *family.space.stages[s + 1 :]))
+                with pytest.raises(VitnasError, match=f'{name}.*smallest first'):
+                    family.cls(space=space, **family.settings)
+
+
+def fixed(family: Family, arch: object) -> backbones.ElasticBackbone:
+    return family.cls(arch=arch, **family.settings)
 
 
 def _randomise(model: nn.Module) -> None:

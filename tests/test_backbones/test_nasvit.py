@@ -16,7 +16,7 @@ from vitnas_core.backbones import NASViT
 from vitnas_core.backbones.pretrained import load_pretrained
 from vitnas_core.elastic import SwitchableScale, WindowTables
 from vitnas_core.errors import ArchError, SpaceError, VitnasError
-from vitnas_core.families.nasvit.layers import TransformerLayer
+from vitnas_core.families.nasvit.layers import PublishedScale, TransformerLayer
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.utils.counting import count_macs, count_params
 
@@ -185,6 +185,22 @@ def test_a_dense_backbone_takes_a_classifier_s_weights(tmp_path: Path) -> None:
         table = own['stages.2.blocks.1.attn.table']
         assert table.shape[1] == 2 * size - 1
         assert torch.equal(table, stored['stages.2.blocks.1.attn.table'][: len(table), :5, :5]) == (size == 3)
+
+
+def test_a_dense_backbone_runs_any_head() -> None:
+    """It has no MBPool, so that no choice of the last stage can misfit."""
+    data = SPACE.largest().to_dict()
+    data['stages'][-1].update(expand_ratio=99)
+    dense, classifier = NASViT(space=SPACE, out_indices=(2, 3)), NASViT(space=SPACE)
+    dense.set_arch(data)
+    with pytest.raises(ArchError, match='expand_ratio is 99'):
+        classifier.set_arch(data)
+
+
+def test_published_scaling_vectors_are_in_the_order_of_depths() -> None:
+    """Whatever their names: the states of optimizers go by the order of parameters."""
+    slots = [(depth, tokens) for depth in (2, 9, 10) for tokens in (1, 4)]
+    assert list(PublishedScale(slots, 8).vectors) == [f'{depth}-{tokens}' for depth, tokens in slots]
 
 
 @pytest.mark.parametrize('window_size', [None, 2, 5, 7, 20])

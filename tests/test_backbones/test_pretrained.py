@@ -26,7 +26,7 @@ from tools import extract_subnet
 from tools.converters import autoformer as autoformer_converter
 from tools.converters import s3 as s3_converter
 from vitnas_core.backbones import AutoFormer, ElasticBackbone, module
-from vitnas_core.backbones.pretrained import load_pretrained
+from vitnas_core.backbones.pretrained import Note, load_pretrained
 from vitnas_core.errors import CheckpointError
 from vitnas_core.families.autoformer import weights as autoformer_weights
 from vitnas_core.families.s3 import weights as s3_weights
@@ -317,7 +317,8 @@ def test_another_family_is_refused(family: Family, tmp_path: Path) -> None:
 
 def test_the_sentence_has_the_names_of_the_zoo(tmp_path: Path) -> None:
     with torch.device('meta'):
-        tiny, supernet = AutoFormer(arch='autoformer-tiny').note(), AutoFormer(space='autoformer-base').note()
+        models = AutoFormer(arch='autoformer-tiny'), AutoFormer(space='autoformer-base')
+        tiny, supernet = (Note.of(model).to_json() for model in models)
         backbone = AutoFormer(arch='autoformer-small')
     path = tmp_path / 'w.pth'
     for note, message in (
@@ -419,9 +420,9 @@ def test_a_note_that_lies(tmp_path: Path) -> None:
     family = VARIANTS['s3']
     large, path = family.space.largest(), tmp_path / 'w.pth'
     small = fixed(family, family.space.smallest())
-    torch.save(dict(state_dict=dict(small.state_dict()), meta=dict(vitnas=family.elastic().note())), path)
+    torch.save(dict(state_dict=dict(small.state_dict()), meta=dict(vitnas=Note.of(family.elastic()).to_json())), path)
     assert_refused(fixed(family, large), path, 'is no part of: the weights have no|too small')
-    torch.save(dict(state_dict=dict(family.elastic().state_dict()), meta=dict(vitnas=small.note())), path)
+    torch.save(dict(state_dict=dict(family.elastic().state_dict()), meta=dict(vitnas=Note.of(small).to_json())), path)
     assert_refused(small, path, 'does not fit the backbone')
 
 

@@ -430,7 +430,7 @@ def test_malformed_architectures_are_refused_by_the_cost_too(path: str, value: A
 
 
 def test_sizes_and_classes_of_the_cost() -> None:
-    with pytest.raises(VitnasError, match='`num_classes` should be at least 0'):
+    with pytest.raises(VitnasError, match='`num_classes` should be a whole number of at least 0'):
         S3.cost('s3-t', 224, -5)
     with pytest.raises(VitnasError, match='`input_size` should be a whole number above 0'):
         S3.cost('s3-t', (224, 224, 3))

@@ -1,6 +1,7 @@
 """Elastic layers: an active width equals a plain layer with the cut weights, and is a view."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -10,13 +11,17 @@ from torch import nn
 from vitnas_core.elastic import (
     Axis,
     DropPath,
+    ElasticBatchNorm2d,
     ElasticConv2d,
     ElasticDepthwiseConv2d,
+    ElasticImageNorm,
     ElasticLayerNorm,
     ElasticLinear,
+    Pattern,
     cut,
     prefix,
 )
+from vitnas_core.errors import VitnasError
 
 
 def test_prefix_is_a_view_and_the_tensor_itself_at_full_size() -> None:
@@ -107,6 +112,20 @@ def test_layers_follow_their_axes() -> None:
     embed.set(8)
     assert other[1].outputs.width == other[0].inputs.width == 5  # a copy has axes of its own, shared among its layers
     assert other[1].outputs is other[0].inputs
+
+
+def test_multiples_of_multiples_follow_the_same_axis() -> None:
+    axis = Axis(4)
+    twice = axis.times(2).times(3)
+    axis.set(1, torch.arange(4)[None] < 1)
+    assert (twice.most, twice.width, twice.entries, twice.root) == (24, 6, 6, axis)
+    assert twice.mask is not None and twice.mask.sum() == 6
+
+
+@pytest.mark.parametrize('norm', [ElasticBatchNorm2d, ElasticImageNorm])
+def test_norms_of_the_first_channels_refuse_patterns(norm: Any) -> None:
+    with pytest.raises(VitnasError, match="no sharing='cyclic'"):
+        norm(Axis(8, Pattern('cyclic').channels(8, [4, 8])))
 
 
 def test_a_masked_axis_leaves_out_what_a_sample_lacks() -> None:

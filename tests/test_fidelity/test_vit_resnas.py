@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from tests.reference import ROOT, read
 from vitnas_core.backbones import ViTRes
-from vitnas_core.elastic import masked_layer_norm
+from vitnas_core.elastic import importance_orders, masked_layer_norm
 from vitnas_core.families.vit_res.weights import to_official, to_vitnas
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.utils.counting import count_params
@@ -202,10 +202,10 @@ def test_sorting_of_heads_and_hidden_units() -> None:
     # Between two stages the published list has a reduction.
     stage, number = divmod(int(wanted['block'].removeprefix('blocks.')), 2 * DATA['space']['pairs_per_stage'] + 1)
     block, head_dim = model.stages[stage].blocks[number], HEAD_DIMS[stage]
-    orders = {id(change.weight): change.order for change in model.importance_orders()}
+    orders = {id(change.weight): change.order for change in importance_orders(model)}
     assert (orders[id(block.attn.proj.weight)][::head_dim] // head_dim).tolist() == wanted['head_order']
     assert orders[id(block.fc1.weight)].tolist() == wanted['ffn_order']
-    for change in model.importance_orders():
+    for change in importance_orders(model):
         change.apply(change.weight)
     for old, new in zip(before, logits(model, images(), head)):
         torch.testing.assert_close(new, old, rtol=1e-4, atol=1e-5)

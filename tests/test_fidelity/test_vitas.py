@@ -14,7 +14,7 @@ from tests.reference import ROOT, read
 from vitnas_core.backbones import ViTASDeiT
 from vitnas_core.elastic import influence_gap, shares
 from vitnas_core.families.vitas.arch import DEIT as SCHEMA
-from vitnas_core.families.vitas.arch import block_cost
+from vitnas_core.families.vitas.arch import deit_block_costs
 from vitnas_core.families.vitas.weights import deit_to_official, deit_to_vitnas
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.utils.counting import count_params
@@ -68,7 +68,7 @@ def published_macs(arch: Arch, side: int = 224, num_classes: int = 1000) -> int:
     network = SCHEMA.read(arch)
     (stage,), patch = network.stages, network.patch_size
     tokens = (side // patch) ** 2
-    blocks = sum(block_cost(block, stage.embed_dim, tokens).macs for block in stage.blocks if block is not None)
+    blocks = sum(count.macs for count in deit_block_costs(stage.blocks, stage.embed_dim, tokens))
     return tokens * stage.embed_dim * (3 * patch**2 + num_classes) + blocks
 
 

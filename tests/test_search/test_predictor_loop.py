@@ -198,7 +198,7 @@ def test_a_space_that_is_exhausted_ends_the_search(tmp_path: Path) -> None:
         (dict(parents=0), '`parents` should be a whole number of at least 1, but got 0'),
         (dict(rounds=2.0), '`rounds` should be a whole number of at least 1, but got 2.0'),
         (dict(mutations=-1), '`mutations` should be a whole number of at least 0, but got -1'),
-        (dict(trees=0), '`trees` of a predictor should be a whole number of at least 1, but got 0'),
+        (dict(trees=0), '`trees` should be a whole number of at least 1, but got 0'),
         (dict(cost='flops'), "`cost` should be one of macs, params, latency, but got 'flops'"),
         (dict(cost='latency'), '`cost` is latency, which needs measured latencies: give latency_table'),
         (dict(mutation_prob=1.5), 'prob should be from 0 to 1, but got 1.5'),

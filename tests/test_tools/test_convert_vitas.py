@@ -10,7 +10,7 @@ from tests.families import FAMILIES
 from tests.test_families.test_vitas_weights import random_state
 from tools.converters import twins, vitas
 from vitnas_core.backbones import ViTASDeiT, ViTASTwins
-from vitnas_core.backbones.pretrained import load_pretrained
+from vitnas_core.backbones.pretrained import Note, load_pretrained
 from vitnas_core.errors import CheckpointError
 
 DEIT = FAMILIES['vitas_deit'].space
@@ -44,7 +44,7 @@ def test_vitas_says_how_a_superformer_shares(tmp_path: Path, capsys: pytest.Capt
     for sharing, other, more in (('bilateral', 'ordinal', []), ('ordinal', 'bilateral', ['--sharing', 'ordinal'])):
         vitas.main([official, back, '--space', space, *more])
         assert f"official=True, sharing='{sharing}')" in capsys.readouterr().out
-        assert torch.load(back, weights_only=True)['meta']['vitnas'] == backbones[sharing].note()
+        assert torch.load(back, weights_only=True)['meta']['vitnas'] == Note.of(backbones[sharing]).to_json()
         load_pretrained(backbones[sharing], back)
         with pytest.raises(CheckpointError, match=f"holds weights for sharing='{sharing}'"):
             load_pretrained(backbones[other], back)

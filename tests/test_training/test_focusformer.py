@@ -263,7 +263,7 @@ def test_resuming_with_another_sampler_is_refused(tmp_path: Path) -> None:
     train(focus_config(tmp_path, max_epochs=1))
     for sampler, words in (
         ({**FOCUS, 'width': 8}, 'does not fit: its width is 16, not 8'),
-        ({**FOCUS, 'input_size': 64}, 'does not fit: its range of budgets is'),
+        ({**FOCUS, 'num_classes': 0}, 'does not fit: its range of budgets is'),
     ):
         config = focus_config(tmp_path, sampler=sampler, max_epochs=2)
         config.resume = True

@@ -69,7 +69,7 @@ def test_two_sided_architectures_have_the_mean_of_both_sides(tmp_path: Path) -> 
     runner.train()
     backbone = elastic_backbone(runner.model)
     values = {row['name']: float(row['value']) for row in read_report(tmp_path / 'supernet_report.csv')}
-    sides = {name: [accuracy(runner, name) for _ in backbone.each_side()] for name in values}
+    sides = {name: [accuracy(runner, name) for _ in backbone.pattern.each_side()] for name in values}
     assert sides['smallest'][0] != sides['smallest'][1] and sides['largest'][0] == sides['largest'][1]
     assert values == {name: pytest.approx(sum(both) / 2) for name, both in sides.items()}
 

@@ -12,6 +12,7 @@ from mmengine.runner import Runner
 
 from tests.supernets import UNIFORM, supernet_config, train
 from vitnas_core.backbones import elastic_backbone
+from vitnas_core.elastic import importance_orders
 from vitnas_core.errors import VitnasError
 from vitnas_core.training.hooks import SortChannelsHook
 
@@ -27,7 +28,7 @@ class Watch(Hook):
 
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
         backbone = elastic_backbone(runner.model)
-        changes = backbone.importance_orders()
+        changes = importance_orders(backbone)
         self.sorted.append(all(c.order.tolist() == list(range(len(c.order))) for c in changes))
         self.pairs.append(memory(runner))
 

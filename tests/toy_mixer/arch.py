@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vitnas_core.costs.algebra import Count, add, conv, linear, norm, padded_tokens, stage_maps, total
+from vitnas_core.costs.algebra import Count, add, conv, linear, norm, padded_tokens, per_block, stage_maps, total
 from vitnas_core.spaces.records import NetworkRecord, Record, StageRecord, ratio, units, whole
 from vitnas_core.spaces.schema import Schema
 from vitnas_core.utils.checks import stage_indices
@@ -36,13 +36,14 @@ def cost(network: NetworkRecord, size: tuple[int, int], num_classes: int, *, out
     for s, (stage, (rows, columns)) in enumerate(zip(stages, stage_maps(size, PATCH, len(stages)))):
         width, tokens = stage.embed_dim, rows * columns
         entry = [norm(before), conv(before, width, 2, tokens)] if s else [conv(3, width, PATCH, tokens)]
-        blocks = [block_cost(block, width, (rows, columns)) for block in stage.blocks]
+        blocks = block_costs(stage.blocks, width, (rows, columns))
         counted.append([*entry, *blocks, *[norm(width)] * (s in outs)])
         before = width
     return total(counted, max(outs), stages[outs[-1]].embed_dim, num_classes)
 
 
-def block_cost(block: BlockChoices, width: int, size: tuple[int, int]) -> Count:
+@per_block
+def block_costs(block: BlockChoices, width: int, size: tuple[int, int]) -> Count:
     """The cost of a block on a map of a size, padded to whole windows where tokens mix."""
     hidden, tokens, cells = units(width, block.mlp_ratio), size[0] * size[1], WINDOW * WINDOW
     rows = width * padded_tokens(size, WINDOW) // cells  # one per channel and window

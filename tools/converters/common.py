@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vitnas_core.backbones import ElasticBackbone
 from vitnas_core.backbones.foreign import digest
-from vitnas_core.backbones.pretrained import NOTE
+from vitnas_core.backbones.pretrained import NOTE, Note
 from vitnas_core.errors import VitnasError
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.fileio import atomic_write
@@ -61,7 +61,7 @@ def finish(path: Path, state: dict[str, Tensor], cls: type[ElasticBackbone], set
         atomic_write(file, arch.to_json())
         settings = {**settings, 'arch': str(file)}
     with torch.device('meta'):
-        note = cls(**settings).note()
+        note = Note.of(cls(**settings)).to_json()
     _write(path, 'state_dict', state, {NOTE: note})
     print(config_line(cls, settings))
 

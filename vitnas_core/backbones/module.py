@@ -10,17 +10,16 @@ from typing import Any, ClassVar
 
 import torch
 from mmengine.model import BaseModule, PretrainedInit, initialize
-from torch import nn
 from typing_extensions import Self
 
 from .. import zoo
 from ..costs import Cost, Count
-from ..elastic import PREFIX, Axes, Axis, Channels, Pattern, PositionTable, Reorder, importance_orders
+from ..elastic import PREFIX, Axes, Axis, Pattern, PositionTable
 from ..errors import ArchError, VitnasError
 from ..spaces import Arch, Limits, Schema, SearchSpace
 from ..utils import checks
 from .mixed import Active
-from .pretrained import NOTE, Note, check_note, cut_to_shape, load_pretrained
+from .pretrained import NOTE, Note, channel_axes, check_note, cut_to_shape, load_pretrained
 from .tokens import OUT_TYPES
 
 ArchRef = Arch | Mapping[str, Any] | str | Path
@@ -114,6 +113,7 @@ class ElasticModule(BaseModule):
         own = self.defaults.keys() - set(self.space_settings)
         self.settings = self._check_settings({key: value for key, value in given.items() if key in own})
         self.schema.check_space(self.space)
+        self.space = self.schema.typed(self.space)
         self.largest: Any = self.schema.read(self.space.largest())
         """The typed choices of the largest architecture, which size the weights."""
         self.limits = Limits.of_space(self.schema, self.space)
@@ -173,10 +173,6 @@ class ElasticModule(BaseModule):
         widths = list(widths)
         most = max(widths) if most is None else most
         return Axis(most, self.pattern.channels(most, widths), sortable)
-
-    def table(self, *shape: int | Axis) -> nn.Parameter:
-        """A parameter of zeros, some dimensions of which may be axes, such as a class token or positions."""
-        return nn.Parameter(torch.zeros([size.most if isinstance(size, Axis) else size for size in shape]))
 
     @classmethod
     def _check_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,7 +241,8 @@ class ElasticModule(BaseModule):
                 raise VitnasError(
                     f'`{name}` is no setting of the cost of {cls.__name__}, which has {", ".join(cls.cost_defaults)}'
                 )
-        return cls._count(arch, input_size, num_classes, {**cls.cost_defaults, **cls._check_settings(settings)})
+        checked = {**cls.cost_defaults, **cls._check_settings(settings)} if settings else cls.cost_defaults
+        return cls._count(arch, input_size, num_classes, checked)
 
     def price(self, arch: ArchRef, input_size: int | tuple[int, int], num_classes: int = 0) -> Cost:
         """:meth:`cost` with this module's own settings."""
@@ -254,34 +251,9 @@ class ElasticModule(BaseModule):
     @classmethod
     def _count(cls, arch: ArchRef, input_size: Any, num_classes: int, settings: dict[str, Any]) -> Cost:
         network, size = cls.schema.read(zoo.load_arch(arch)), checks.size('input_size', input_size)
-        if num_classes < 0:
-            raise VitnasError(f'`num_classes` should be at least 0, but got {num_classes!r}')
-        return Cost(*cls.cost_of(network, size, num_classes, **settings))
+        return Cost(*cls.cost_of(network, size, checks.whole('num_classes', num_classes, 0), **settings))
 
     # weights
-
-    def channel_axes(self) -> dict[str, tuple[Channels | None, ...]]:
-        """Which channels a width uses along the dimensions of each weight, by its name."""
-        return {
-            f'{name}.{key}'.removeprefix('.'): tuple(axis and axis.channels for axis in axes)
-            for name, module in self.named_modules()
-            for key, axes in getattr(module, 'axes', {}).items()
-        }
-
-    def importance_orders(self) -> list[Reorder]:
-        """New orders of heads and hidden units, most important first, which leave the largest architecture as it is.
-
-        Raises:
-            VitnasError: The settings give channels fixed places.
-        """
-        if not self.pattern.is_prefix:
-            raise VitnasError(
-                f'heads and hidden units cannot be sorted with sharing={self.pattern.name!r}: smaller architectures do '
-                f'not have the first ones'
-            )
-        if reason := self.why_not_sorted():
-            raise VitnasError(reason)
-        return importance_orders(self)
 
     def extract(self, arch: ArchRef | None = None) -> Self:
         """A fixed copy that holds only one architecture's weights; its outputs are equal bit for bit.
@@ -299,20 +271,12 @@ class ElasticModule(BaseModule):
         with torch.device('meta'):  # nothing is drawn, nothing is allocated twice
             build: Any = type(self)
             fixed = build(arch=fixed_arch, **self.settings)
-        part = cut_to_shape(self.state_dict(), fixed.state_dict(), self.channel_axes())
+        part = cut_to_shape(self.state_dict(), fixed.state_dict(), channel_axes(self))
         fixed.load_state_dict(part, assign=True)
         trainable = {name: parameter.requires_grad for name, parameter in self.named_parameters()}
         for name, parameter in fixed.named_parameters():
             parameter.requires_grad_(trainable[name])
         return fixed.train(self.training)
-
-    def note(self) -> str:
-        """What a checkpoint says of its weights, as JSON: their space, and the settings under which they hold."""
-        names = self.weight_settings
-        if self.space.size() > 1:
-            names += tuple(name for name in self.supernet_settings if name in self.settings)
-        settings = {name: self.settings[name] for name in names}
-        return Note(self.space, settings, self.settings.get('img_size')).to_json()
 
     def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:
         """Change the position tables among the weights of a network for another image size to this one's, in place.
@@ -351,4 +315,4 @@ class ElasticModule(BaseModule):
         """Leave a note in the state dict, by which a checkpoint says what it holds."""
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if hasattr(destination, '_metadata'):
-            destination._metadata.setdefault(prefix[:-1], {})[NOTE] = self.note()
+            destination._metadata.setdefault(prefix[:-1], {})[NOTE] = Note.of(self).to_json()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from mmengine.logging import print_log
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import zoo
 from ..checkpoints import check_fit, load_file
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .module import ElasticModule
 
 NOTE = 'vitnas'
-"""The key under which a state dict's metadata, or those of a file, hold :meth:`ElasticModule.note`."""
+"""The key under which a state dict's metadata, or those of a file, hold a :class:`Note`."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,15 @@ class Note:
     space: SearchSpace
     settings: dict[str, Any]
     img_size: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, module: ElasticModule) -> Note:
+        """The note of a module's own weights."""
+        names = module.weight_settings
+        if module.space.size() > 1:
+            names += tuple(name for name in module.supernet_settings if name in module.settings)
+        settings = {name: module.settings[name] for name in names}
+        return cls(module.space, settings, module.settings.get('img_size'))
 
     def to_json(self) -> str:
         """As a text, for the metadata of a file."""
@@ -124,7 +133,7 @@ def _check_same(note: Note, backbone: ElasticModule, path: str | os.PathLike) ->
 
 
 def _check_settings(note: Note, backbone: ElasticModule, path: str | os.PathLike, but: Sequence[str] = ()) -> None:
-    settings = Note.from_json(backbone.note()).settings  # as JSON has them
+    settings = Note.from_json(Note.of(backbone).to_json()).settings  # as JSON has them
     for name, value in note.settings.items():
         if settings.get(name) != value and name not in but:
             raise CheckpointError(
@@ -179,11 +188,20 @@ def _cut(
         build: Any = type(backbone)
         supernet = build(space=note.space, **settings)
     try:
-        return cut_to_shape(weights, wanted, supernet.channel_axes())
+        return cut_to_shape(weights, wanted, channel_axes(supernet))
     except ArchError as err:
         raise CheckpointError(
             f'{path} holds {_called(note.space)}, which {_called(backbone.space)} is no part of: {err}'
         ) from None
+
+
+def channel_axes(network: nn.Module) -> dict[str, tuple[Channels | None, ...]]:
+    """Channel layout along the dimensions of each weight, by its name; None for prefix sharing."""
+    return {
+        f'{name}.{key}'.removeprefix('.'): tuple(axis and axis.channels for axis in axes)
+        for name, module in network.named_modules()
+        for key, axes in getattr(module, 'axes', {}).items()
+    }
 
 
 def cut_to_shape(

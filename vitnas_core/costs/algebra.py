@@ -7,8 +7,9 @@ no multiply-accumulates.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple
 
 from ..utils.checks import stage_indices
 
@@ -20,6 +21,11 @@ class Count(NamedTuple):
     macs: int = 0
 
 
+_remembered = lru_cache(maxsize=65536)  # architectures have few different layers
+
+_MOST_CONTEXTS, _MOST_BLOCKS = 4096, 16384
+"""Largest numbers of remembered stages and of remembered blocks of each."""
+
 NOTHING = Count(0, 0)
 """The cost of an absent part."""
 
@@ -29,11 +35,13 @@ def add(*counts: Count) -> Count:
     return Count(sum(count.params for count in counts), sum(count.macs for count in counts))
 
 
+@_remembered
 def linear(inputs: int, outputs: int, tokens: int = 1, bias: bool = True) -> Count:
     """A linear layer, applied to each token."""
     return Count(outputs * (inputs + bias), tokens * inputs * outputs)
 
 
+@_remembered
 def conv(inputs: int, outputs: int, kernel: int, pixels: int, bias: bool = True) -> Count:
     """A convolution with square filters.
 
@@ -48,22 +56,26 @@ def conv(inputs: int, outputs: int, kernel: int, pixels: int, bias: bool = True)
     return Count(weights + bias * outputs, pixels * weights)
 
 
+@_remembered
 def depthwise(channels: int, kernel: int, pixels: int, bias: bool = True) -> Count:
     """A convolution of each channel by itself."""
     weights = channels * kernel * kernel
     return Count(weights + bias * channels, pixels * weights)
 
 
+@_remembered
 def norm(channels: int) -> Count:
     """Gain and bias of a norm."""
     return Count(2 * channels)
 
 
+@_remembered
 def table(*shape: int) -> Count:
     """Parameters that are looked up, added or multiplied elementwise: tokens, positions, scaling vectors."""
     return Count(math.prod(shape))
 
 
+@_remembered
 def attention(inner: int, queries: int, keys: int, values: int | None = None) -> Count:
     """The two products of attention: queries with keys, weights with values.
 
@@ -74,6 +86,40 @@ def attention(inner: int, queries: int, keys: int, values: int | None = None) ->
         values: Width of the values of all heads together. Defaults to None: the width of the queries.
     """
     return Count(0, queries * keys * (inner + (inner if values is None else values)))
+
+
+def per_block(function: Callable[..., Count]) -> Callable[..., list[Count]]:
+    """Apply a cost of a block to all blocks of a stage, once per different block; absent blocks (None) cost nothing.
+
+    ``function(block, *context)`` becomes ``function(blocks, *context)``, where the context is the same for all blocks
+    of the stage, such as its width and its number of tokens.
+    """
+    contexts: dict[tuple, _Counts] = {}
+
+    @wraps(function)
+    def apply(blocks: Iterable[Any], *context: Any) -> list[Count]:
+        known = contexts.get(context)
+        if known is None:
+            if len(contexts) >= _MOST_CONTEXTS:
+                contexts.clear()
+            known = contexts[context] = _Counts(lambda block: function(block, *context))
+        return list(map(known.__getitem__, blocks))
+
+    return apply
+
+
+class _Counts(dict[Any, Count]):
+    """Costs of blocks, computed when they are asked for the first time."""
+
+    def __init__(self, count: Callable[[Any], Count]) -> None:
+        super().__init__()
+        self._count = count
+
+    def __missing__(self, block: Any) -> Count:
+        if len(self) >= _MOST_BLOCKS:
+            self.clear()
+        self[block] = made = NOTHING if block is None else self._count(block)
+        return made
 
 
 def total(stages: Iterable[Sequence[Count]], last: int, width: int, num_classes: int) -> Count:
@@ -89,7 +135,8 @@ def total(stages: Iterable[Sequence[Count]], last: int, width: int, num_classes:
     for s, parts in enumerate(stages):
         held, run = zip(*parts)
         params += sum(held)
-        macs += sum(run) if s <= last else 0
+        if s <= last:
+            macs += sum(run)
     return Count(params, macs)
 
 
@@ -104,28 +151,35 @@ def staged(
         out_indices: The stages whose features are returned.
         num_classes: Classes of the head; 0 for none.
     """
-    indices = stage_indices('out_indices', out_indices, len(widths))
-    outs = [index % len(widths) for index in indices]
-    counted = ([*parts, norm(widths[s])] if s in outs else parts for s, parts in enumerate(stages))
+    outs = _outputs(tuple(out_indices) if isinstance(out_indices, list) else out_indices, len(widths))
+    counted = [[*parts, norm(widths[s])] if s in outs else parts for s, parts in enumerate(stages)]
     return total(counted, max(outs), widths[outs[-1]], num_classes)
+
+
+@_remembered
+def _outputs(out_indices: tuple[int, ...], stages: int) -> tuple[int, ...]:
+    return tuple(index % stages for index in stage_indices('out_indices', out_indices, stages))
 
 
 # maps and windows
 
 
+@_remembered
 def grid(size: tuple[int, int], patch_size: int) -> tuple[int, int]:
     """Rows and columns of patches; sides are padded to whole patches."""
     return -(-size[0] // patch_size), -(-size[1] // patch_size)
 
 
-def stage_maps(size: tuple[int, int], patch_size: int, stages: int) -> list[tuple[int, int]]:
+@_remembered
+def stage_maps(size: tuple[int, int], patch_size: int, stages: int) -> tuple[tuple[int, int], ...]:
     """Rows and columns of each stage's tokens; each stage halves the map of the one before, rounded up."""
     maps = [grid(size, patch_size)]
     for _ in range(stages - 1):
         maps.append(grid(maps[-1], 2))
-    return maps
+    return tuple(maps)
 
 
+@_remembered
 def padded_tokens(size: tuple[int, int], window: int) -> int:
     """Tokens of a map that is padded to whole windows."""
     rows, columns = grid(size, window)

@@ -1,7 +1,7 @@
 """Layers that run at any width up to their maximum."""
 
 from .attention import attend
-from .axis import Axes, Axis
+from .axis import Axes, Axis, table
 from .importance import Reorder, importance_orders
 from .layers import (
     DropPath,
@@ -56,6 +56,7 @@ __all__ = [
     'resize_positions',
     'resize_table',
     'shares',
+    'table',
     'take',
     'zigzag',
 ]

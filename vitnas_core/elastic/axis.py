@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .sharing import Channels
 
@@ -98,6 +98,9 @@ class _Multiple(Axis):
     def root(self) -> Axis:
         return self.source
 
+    def times(self, entries: int) -> Axis:
+        return _Multiple(self.source, self.entries * entries)
+
     @property
     def width(self) -> int:
         return self.source._width * self.entries
@@ -112,3 +115,8 @@ class _Multiple(Axis):
 
 Axes = dict[str, tuple[Axis | None, ...]]
 """Axes of the leading dimensions of a module's own weights, by name; None for a dimension that is never cut."""
+
+
+def table(*shape: int | Axis) -> nn.Parameter:
+    """A parameter of zeros, some dimensions of which may be axes, such as a class token or positions."""
+    return nn.Parameter(torch.zeros([size.most if isinstance(size, Axis) else size for size in shape]))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..errors import VitnasError
 from .axis import Axis
 
 
@@ -42,6 +43,9 @@ def importance_orders(network: nn.Module) -> list[Reorder]:
     """Find new orders of all sortable axes, most important channel first; full-width outputs stay the same.
 
     The importance of a channel is the sum of the magnitudes of all its weights in linear layers.
+
+    Raises:
+        VitnasError: Axes have a pattern in which smaller architectures do not use the first channels.
     """
     changes = []
     for axis, uses in _uses(network).items():
@@ -61,6 +65,11 @@ def _uses(network: nn.Module) -> dict[Axis, list[_Use]]:
     for module in network.modules():
         for name, axes in getattr(module, 'axes', {}).items():
             for dim, axis in enumerate(axes):
+                if axis is not None and axis.channels is not None:
+                    raise VitnasError(
+                        f'heads and hidden units cannot be sorted with sharing={axis.channels.pattern.name!r}: smaller '
+                        f'architectures do not have the first ones'
+                    )
                 if axis is None or not axis.root.sortable or getattr(module, name, module) is None:
                     continue
                 use = _Use(module.get_parameter(name), dim, axis.entries, isinstance(module, nn.Linear))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..errors import VitnasError
 from .axis import Axes, Axis
 from .masks import keep, masked_layer_norm
 from .pooling import GradientPool
@@ -122,6 +123,14 @@ class ElasticDepthwiseConv2d(nn.Conv2d):
         return F.conv2d(x, weight, bias, self.stride, side // 2, groups=x.shape[1])
 
 
+def _prefix_axis(channels: int | Axis) -> Axis:
+    """The axis, if every width uses its first channels."""
+    axis = Axis.of(channels)
+    if axis.channels is not None:
+        raise VitnasError(f'this norm has no sharing={axis.channels.pattern.name!r}: it cuts the first channels')
+    return axis
+
+
 class ElasticBatchNorm2d(nn.BatchNorm2d):
     """A batch norm over the channels of its input, with the first entries of gain, bias and running statistics.
 
@@ -129,11 +138,14 @@ class ElasticBatchNorm2d(nn.BatchNorm2d):
     ``num_batches_tracked`` is not updated.
 
     Args:
-        channels: Axis of the channels, or a fixed number.
+        channels: Axis of the channels, or a fixed number; with prefix sharing.
+
+    Raises:
+        VitnasError: The axis has another sharing pattern.
     """
 
     def __init__(self, channels: int | Axis) -> None:
-        super().__init__(Axis.of(channels).most)
+        super().__init__(_prefix_axis(channels).most)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (B, width, H, W), by the statistics of the batch while training."""
@@ -170,11 +182,14 @@ class ElasticImageNorm(nn.LayerNorm):
     """A layer norm over all tokens and channels of an image, with one gain and bias per channel (NASViT's code).
 
     Args:
-        channels: Axis of the channels, or a fixed number.
+        channels: Axis of the channels, or a fixed number; with prefix sharing.
+
+    Raises:
+        VitnasError: The axis has another sharing pattern.
     """
 
     def __init__(self, channels: int | Axis) -> None:
-        super().__init__(Axis.of(channels).most)
+        super().__init__(_prefix_axis(channels).most)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (B, N, width), each sample by one mean and one deviation."""

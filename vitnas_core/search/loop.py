@@ -105,12 +105,7 @@ class SearchLoop(BaseLoop):
         if not self.load_from:
             raise VitnasError('a search needs a trained supernet: give its checkpoint as load_from, but got none')
         check_not_test_set(dataloader, test_dataloader(runner), 'train_dataloader of the search')
-        self.racing = None if racing is None else Racing(**racing)
-        if racing is not None and type(self.algorithm).floor is SearchAlgorithm.floor:
-            raise VitnasError(
-                f'`racing` should be left out with vitnas.{type(self.algorithm).__name__}: it does not say which score '
-                f'a candidate has to reach'
-            )
+        self.racing = self._read_racing(racing)
         self.recalibrate = checks.whole('recalibrate', recalibrate, 0)
         self._check_norms()
         self.algorithm.say = self._say
@@ -307,6 +302,15 @@ class SearchLoop(BaseLoop):
         if self.latency_table is not None:
             cost = dataclasses.replace(cost, latency=self.latency_table.predict(arch))
         return cost
+
+    def _read_racing(self, racing: Mapping[str, float] | None) -> Racing | None:
+        """Refuse to race for a score that the algorithm does not name."""
+        if racing is not None and type(self.algorithm).floor is SearchAlgorithm.floor:
+            raise VitnasError(
+                f'`racing` should be left out with vitnas.{type(self.algorithm).__name__}: it does not say which score '
+                f'a candidate has to reach'
+            )
+        return None if racing is None else Racing(**racing)
 
     def _check_norms(self) -> None:
         """Refuse to recalibrate without batch norms; warn where statistics of other architectures would count."""

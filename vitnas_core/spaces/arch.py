@@ -108,9 +108,14 @@ class Arch:
     family: str
     stages: tuple[Stage, ...]
     choices: Choices = field(default_factory=Choices)
+    typed: tuple[Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
+    """The schema that has read it and the typed choices, set by :meth:`Schema.read`: a search reads it many times."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'stages', tuple(self.stages))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, 'typed': None}  # typed choices compare by identity, so they stay in their process
 
     def __getitem__(self, name: str) -> Value:
         return self.choices[name]

@@ -27,12 +27,14 @@ class Choice:
             hold for one value; ``'own'``: each option has its own weights; ``'free'``: no effect.
         options: The valid words or numbers.
         of: The choice of the stage to which a ratio relates.
+        ascending: Whether a larger number makes a larger network, so that a space lists the smallest first.
     """
 
     kind: str
     weights: str
     options: tuple[Value, ...] = ()
     of: str = ''
+    ascending: bool = False
 
     def read(self, value: Value, width: int) -> Any:
         """Convert a value to its type.
@@ -47,7 +49,7 @@ class Choice:
                     ' or '.join(map(str, options)) if self.kind != 'word' else f'one of {", ".join(map(str, options))}'
                 )
                 raise ArchError(f' should be {words}, but got {value!r}')
-            return bool(value) if self.kind == 'flag' else value
+            return bool(value) if self.kind == 'flag' else self.typed(value)
         if self.kind == 'ratio':
             if isinstance(value, str) or value <= 0:
                 raise ArchError(f' should be a number above 0, but got {value!r}')
@@ -58,15 +60,19 @@ class Choice:
             raise ArchError(f' should be a whole number above 0, but got {value!r}')
         return int(value)
 
+    def typed(self, value: Value) -> Value:
+        """Return a valid value in its type: a whole number may be written as 192.0."""
+        return int(value) if self.kind == 'whole' else value
 
-def whole(weights: str = 'most', options: tuple[int, ...] = ()) -> Any:
+
+def whole(weights: str = 'most', options: tuple[int, ...] = (), ascending: bool = True) -> Any:
     """Declare a whole number above 0; see :class:`Choice`."""
-    return field(metadata={'choice': Choice('whole', weights, options)})
+    return field(metadata={'choice': Choice('whole', weights, options, ascending=ascending)})
 
 
 def ratio(of: str) -> Any:
     """Declare a ratio to a width of the stage; see :class:`Choice`."""
-    return field(metadata={'choice': Choice('ratio', 'most', of=of)})
+    return field(metadata={'choice': Choice('ratio', 'most', of=of, ascending=True)})
 
 
 def word(*options: str) -> Any:
@@ -158,11 +164,13 @@ def read_record(record: Any, choices: Choices, who: str, stage: Choices | None =
 @lru_cache(maxsize=4096)
 def with_blocks(own: StageRecord, blocks: tuple[Any, ...]) -> StageRecord:
     """A stage with its blocks; equal stages are mostly the same object, so that the costs of stages can be cached."""
-    return with_parts(own, blocks=blocks)
+    return with_field(own, 'blocks', blocks)
 
 
-def with_parts(record: _R, **parts: Any) -> _R:
-    """A copy of a record with other fields; much faster than ``dataclasses.replace``."""
+def with_field(record: _R, name: str, value: Any) -> _R:
+    """A copy of a record with another value of a field; much faster than ``dataclasses.replace``."""
     made = object.__new__(type(record))
-    made.__dict__.update(record.__dict__, **parts)
+    fields = made.__dict__
+    fields.update(record.__dict__)
+    fields[name] = value
     return made

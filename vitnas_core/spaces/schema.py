@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from ..errors import ArchError, SpaceError
 from .arch import Arch, Choices, Stage
 from .grammar import ChoiceSpace
-from .records import NetworkRecord, Record, StageRecord, read_record, with_blocks, with_parts
+from .records import NetworkRecord, Record, StageRecord, read_record, with_blocks, with_field
 from .space import SearchSpace
 
 _MOST_KNOWN = 65536
@@ -45,8 +46,8 @@ class Schema:
         self.stage: Any = stage
         self.block: Any = block
         self.absent, self.empty = absent, empty
-        self._known: dict[Choices, dict[Choices | None, Record]] = {}
-        """Cached blocks, by the choices of their stage."""
+        self._known: dict[tuple[Any, Choices], tuple[StageRecord, dict[Choices | None, Record]]] = {}
+        """Cached stages and their blocks, by the choices of the stage."""
         self._relative = any(choice.of for choice in block.choices.values())
         """Whether a choice of a block is a ratio of one of its stage."""
 
@@ -58,6 +59,8 @@ class Schema:
         Raises:
             ArchError: It is not of this family; the message begins with the path of the error.
         """
+        if arch.typed is not None and arch.typed[0] is self:
+            return arch.typed[1]
         if arch.family != self.family:
             raise ArchError(f'{self.who} runs architectures of {self.family}, but got {arch.family}')
         if self.num_stages is not None and len(arch.stages) != self.num_stages:
@@ -66,8 +69,10 @@ class Schema:
             own = read_record(self.network, arch.choices, self.who)
         except ArchError as err:
             raise ArchError(str(err).removeprefix('.')) from None
-        network = with_parts(own, stages=tuple(self._read_stage(arch, s, stage) for s, stage in enumerate(arch.stages)))
+        stages = tuple([self._read_stage(arch, s, stage) for s, stage in enumerate(arch.stages)])
+        network = with_field(own, 'stages', stages)
         self.check(network)
+        object.__setattr__(arch, 'typed', (self, network))
         return network
 
     def check(self, network: Any) -> None:
@@ -99,21 +104,25 @@ class Schema:
     def _read_stage(self, arch: Arch, s: int, stage: Stage) -> StageRecord:
         try:
             kind = self.stage_type(len(arch.stages), s, stage.choices)
-            own = read_record(kind, stage.choices, self.who)
+            found = self._known.get((kind, stage.choices))
+            if found is None:
+                found = self._known[kind, stage.choices] = read_record(kind, stage.choices, self.who), {}
             self.check_count(kind, stage)
         except ArchError as err:
             raise ArchError(f'stages[{s}]{err}') from None
         # Nearly all blocks are cached, so that this is one look-up each.
-        known = self._known.setdefault(stage.choices, {})
+        own, known = found
         blocks = tuple(map(known.get, stage.blocks))
         if None in blocks:
             blocks = tuple(
-                read or self._read_block(s, b, block, stage.choices)
+                read or self._read_block(s, b, block, stage.choices, known)
                 for b, (read, block) in enumerate(zip(blocks, stage.blocks))
             )
         return with_blocks(own, blocks)
 
-    def _read_block(self, s: int, b: int, block: Choices | None, stage: Choices) -> Record | None:
+    def _read_block(
+        self, s: int, b: int, block: Choices | None, stage: Choices, known: dict[Choices | None, Record]
+    ) -> Record | None:
         if block is None:
             if self.absent == 'last':
                 raise ArchError(f'stages[{s}].blocks[{b}] is absent; {self.who} leaves out only the last blocks')
@@ -122,9 +131,9 @@ class Schema:
             read = read_record(self.block, block, self.who, stage if self._relative else None)
         except ArchError as err:
             raise ArchError(f'stages[{s}].blocks[{b}]{err}') from None
-        if len(self._known[stage]) >= _MOST_KNOWN:
-            self._known[stage].clear()
-        self._known[stage][block] = read
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known[block] = read
         return read
 
     # spaces
@@ -156,15 +165,24 @@ class Schema:
                     checked.add((block, narrow))
                     self._check_options(f'stages[{s}].blocks[{b}].', self.block, block, narrow)
 
+    def typed(self, space: SearchSpace) -> SearchSpace:
+        """The space with whole numbers as such, which a file may write as 192.0."""
+        stages = []
+        for s, stage in enumerate(space.stages):
+            kind = self.stage_type(len(space.stages), s, stage.choices)
+            blocks = tuple(None if block is None else _typed(self.block, block) for block in stage.blocks)
+            stages.append(replace(stage, choices=_typed(kind, stage.choices), blocks=blocks))
+        return replace(space, stages=tuple(stages), choices=_typed(self.network, space.choices))
+
     def _check_options(self, path: str, record: Any, grammar: ChoiceSpace, stage: Choices | None = None) -> None:
         """Check the options of each choice, and all their combinations."""
         declared = record.choices
         for name, options in grammar.options:
-            weights, what = declared[name].weights, f'{path}{name} of the {self.who} space'
+            choice, what = declared[name], f'{path}{name} of the {self.who} space'
             numbers = [option for option in options if not isinstance(option, str)]
-            if weights == 'most' and list(options) != sorted(numbers):
+            if choice.ascending and list(options) != sorted(numbers):
                 raise SpaceError(f'{what} should list numbers, smallest first, but got {list(options)}')
-            if weights == 'same' and len(options) > 1:
+            if choice.weights == 'same' and len(options) > 1:
                 raise SpaceError(f'{what} should have one option, but got {list(options)}')
         names = [name for name, _ in grammar.options]
         for values in product(*(options for _, options in grammar.options)):
@@ -172,3 +190,9 @@ class Schema:
                 read_record(record, Choices(zip(names, values)), self.who, stage)
             except ArchError as err:
                 raise SpaceError(f'{path[:-1]}{err}'.removeprefix('.')) from None
+
+
+def _typed(record: Any, grammar: ChoiceSpace) -> ChoiceSpace:
+    """Choices with their options as the record types them."""
+    declared = record.choices
+    return ChoiceSpace(tuple((name, tuple(map(declared[name].typed, values))) for name, values in grammar.options))

@@ -18,6 +18,8 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     Raises:
         VitnasError: The value is not a whole number, or is too small.
     """
+    if type(value) is int and value >= least:  # the usual case, fast
+        return value
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise VitnasError(f'`{name}` should be a whole number of at least {least}, but got {value!r}')
     return int(value)
@@ -102,7 +104,7 @@ def size(name: str, value: Any) -> tuple[int, int]:
     if type(value) is int and value > 0:
         return value, value
     pair = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
-    if len(pair) != 2 or any(not isinstance(side, Integral) or side < 1 for side in pair):
+    if len(pair) != 2 or any(isinstance(side, bool) or not isinstance(side, Integral) or side < 1 for side in pair):
         raise VitnasError(f'`{name}` should be a whole number above 0 or a pair of them, but got {value!r}')
     return int(pair[0]), int(pair[1])
 

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
-from ...costs.algebra import NOTHING, Count, add, attention, conv, depthwise, grid, linear, norm, table, total
+from ...costs.algebra import (
+    NOTHING,
+    Count,
+    add,
+    attention,
+    conv,
+    depthwise,
+    grid,
+    linear,
+    norm,
+    per_block,
+    table,
+    total,
+)
 from ...spaces.records import NetworkRecord, Record, StageRecord, parts, ratio, units, whole
 from ...spaces.schema import Schema
 
@@ -69,12 +81,12 @@ def cost(
         before.append(table(1 + math.prod(grid(img_size, patch_size)), width))
     elif position == 'conditional':
         before.append(depthwise(width, PEG_SIDE, patches))
-    blocks = [block_cost(block, width, tokens, reach, scaling) for block in stage.blocks]
+    blocks = block_costs(stage.blocks, width, tokens, reach, scaling)
     return total([[*before, *blocks, norm(width)]], 0, width, num_classes)
 
 
-@lru_cache(maxsize=16384)
-def block_cost(block: BlockChoices, width: int, tokens: int, reach: int, scaling: bool) -> Count:
+@per_block
+def block_costs(block: BlockChoices, width: int, tokens: int, reach: int, scaling: bool) -> Count:
     """The cost of a block."""
     inner, hidden = HEAD_DIM * block.num_heads, units(width, block.mlp_ratio)
     return add(

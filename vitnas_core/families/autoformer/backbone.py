@@ -30,6 +30,7 @@ from ...elastic import (
     attend,
     pad_to,
     resize_positions,
+    table,
 )
 from ...errors import ArchError, VitnasError
 from ...registry import MODELS
@@ -207,14 +208,14 @@ class AutoFormer(ElasticBackbone):
             self.limits = Limits.of_space(self.schema, self.space, embed_dim=embed_dims)
 
         self.patch_embed = ElasticConv2d(3, embed, patch_size, patch_size)
-        self.cls_token = self.table(1, 1, embed)
-        self.pos_embed = self.table(1, 1 + math.prod(self.grid), embed) if position == 'absolute' else None
+        self.cls_token = table(1, 1, embed)
+        self.pos_embed = table(1, 1 + math.prod(self.grid), embed) if position == 'absolute' else None
         self.peg = ElasticDepthwiseConv2d(embed, PEG_SIDE) if position == 'conditional' else None
         self.blocks = nn.ModuleList(self._build_blocks(widths))
         self.norm = ElasticLayerNorm(embed)
         self.axes = dict.fromkeys(('cls_token', 'pos_embed'), (None, None, embed))
         if self.pos_embed is not None:
-            self.positions = {'pos_embed': PositionTable(self.grid, lambda size: grid(size, patch_size), 1)}
+            self.positions = {'pos_embed': PositionTable(self.grid, partial(grid, patch_size=patch_size), 1)}
         self.set_outputs([embed] * len(self.out_indices), [patch_size] * len(self.out_indices))
         self._init_parameters()
         self.set_arch(self.space.largest())

@@ -70,7 +70,7 @@ class TransformerChoices(ConvChoices):
     """An MBConv and transformer layers."""
 
     mlp_ratio: int = whole()
-    num_windows: int = whole('free')
+    num_windows: int = whole('free', ascending=False)
 
     def check(self) -> None:
         """Refuse windows that are no square of windows, and widths that heads do not divide."""

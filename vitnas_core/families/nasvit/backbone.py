@@ -93,6 +93,7 @@ class NASViT(ElasticBackbone):
             self.mbpool = MBPool(self.embeds[-1], hidden, self.axis(head))
             self.set_outputs([self.mbpool.outputs], [self.largest.resolution])
         else:
+            self.limits = self.limits.without_last()
             indices = checks.stage_indices('out_indices', self.settings['out_indices'], len(widths))
             self.outs = [index % len(widths) for index in indices]
             strides = [2]

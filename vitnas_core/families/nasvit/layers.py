@@ -128,7 +128,7 @@ class PublishedScale(nn.Module):
     def __init__(self, slots: Sequence[ScaleSlot], width: int) -> None:
         super().__init__()
         names = [_slot_name(*slot) for slot in slots]
-        self.vectors = nn.ParameterDict({name: nn.Parameter(torch.full((width,), INIT)) for name in names})
+        self.vectors = nn.ParameterDict([(name, nn.Parameter(torch.full((width,), INIT))) for name in names])
 
     def check_slot(self, path: str, slot: ScaleSlot) -> None:
         """Check that a slot has a vector.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from ...costs.algebra import (
     NOTHING,
@@ -15,6 +14,7 @@ from ...costs.algebra import (
     linear,
     norm,
     padded_tokens,
+    per_block,
     stage_maps,
     staged,
     table,
@@ -76,14 +76,14 @@ def cost(
             entry = [norm(4 * before), linear(4 * before, width, tokens, bias=False)]
         else:
             entry = [conv(3, width, patch_size, tokens), norm(width)]
-        blocks = [block_cost(block, width, (rows, columns), side, scaling) for block in stage.blocks]
+        blocks = block_costs(stage.blocks, width, (rows, columns), side, scaling)
         counted.append([*entry, *blocks])
         before = width
     return staged(counted, [stage.embed_dim for stage in stages], out_indices, num_classes)
 
 
-@lru_cache(maxsize=65536)
-def block_cost(block: BlockChoices, width: int, size: tuple[int, int], side: int, scaling: bool) -> Count:
+@per_block
+def block_costs(block: BlockChoices, width: int, size: tuple[int, int], side: int, scaling: bool) -> Count:
     """The cost of a block on a map of a size; ``side`` is that of the map for which its table is stored."""
     stored = min(block.window_size, side)
     window, tokens = min(stored, *size), size[0] * size[1]

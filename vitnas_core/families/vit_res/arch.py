@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from ...costs.algebra import NOTHING, Count, add, attention, conv, linear, norm, stage_maps, staged, table
+from ...costs.algebra import Count, add, attention, conv, linear, norm, per_block, stage_maps, staged, table
 from ...errors import ArchError, SpaceError
 from ...spaces.records import NetworkRecord, Record, StageRecord, parts, whole
 from ...spaces.schema import Schema
@@ -95,11 +94,7 @@ def cost(
             entry.append(table(*positions, width))
         else:
             entry = [*_stem(width, patches), table(width), table(1 + math.prod(positions), width)]
-        blocks = [
-            NOTHING if block is None else block_cost(block, width, stage.head_dim, 1 + patches)
-            for block in stage.blocks
-        ]
-        counted.append([*entry, *blocks])
+        counted.append([*entry, *block_costs(stage.blocks, width, stage.head_dim, 1 + patches)])
         before = width
     return staged(counted, [stage.embed_dim for stage in stages], out_indices, num_classes)
 
@@ -111,8 +106,8 @@ def _stem(width: int, patches: int) -> list[Count]:
     return [*convs, *[norm(STEM)] * 3, conv(STEM, width, PATCH, patches)]
 
 
-@lru_cache(maxsize=65536)
-def block_cost(block: BlockChoices, width: int, head_dim: int, tokens: int) -> Count:
+@per_block
+def block_costs(block: BlockChoices, width: int, head_dim: int, tokens: int) -> Count:
     """The cost of a block."""
     inner = head_dim * block.num_heads
     return add(

@@ -27,6 +27,7 @@ from ...elastic import (
     keep,
     pad_to,
     resize_positions,
+    table,
 )
 from ...registry import MODELS
 from .arch import PATCH, SCHEMA, STEM, STRIDE, NetworkChoices, cost
@@ -207,8 +208,8 @@ class ViTRes(StagedBackbone):
         self.out_type = out_type
         first, self._grids = self.embeds[0], self._grids_of(self.settings['img_size'])
         self.patch_embed = Stem(first)
-        self.cls_token = self.table(1, 1, first)
-        self.pos_embed = self.table(1, 1 + math.prod(self._grids[0]), first)
+        self.cls_token = table(1, 1, first)
+        self.pos_embed = table(1, 1 + math.prod(self._grids[0]), first)
         self.stages = nn.ModuleList(self._build_stage(s) for s in range(len(self.embeds)))
         self.add_norms(STRIDE, EPS)
         for s, grid in enumerate(self._grids):
@@ -217,7 +218,7 @@ class ViTRes(StagedBackbone):
         self._init_parameters()
         self.set_arch(self.space.largest())
 
-    def _grids_of(self, img_size: tuple[int, int]) -> list[tuple[int, int]]:
+    def _grids_of(self, img_size: tuple[int, int]) -> tuple[tuple[int, int], ...]:
         return stage_maps(img_size, STRIDE, len(self.embeds))
 
     def _grid_of(self, s: int, img_size: tuple[int, int]) -> tuple[int, int]:
@@ -289,9 +290,9 @@ class ViTRes(StagedBackbone):
         """The tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
         maps = self.patch_embed.proj(x)
         width, rows, columns = maps.shape[1:]
-        tokens = torch.cat([self.cls_token[..., :width].expand(maps.shape[0], -1, -1), as_tokens(maps)], 1)
-        table = resize_positions(self.pos_embed[..., :width], self._grids[0], (rows, columns), tokens=1)
-        return tokens + table, (rows, columns)
+        token, positions = (self.embeds[0].take(own, width) for own in (self.cls_token, self.pos_embed))
+        tokens = torch.cat([token.expand(maps.shape[0], -1, -1), as_tokens(maps)], 1)
+        return tokens + resize_positions(positions, self._grids[0], (rows, columns), tokens=1), (rows, columns)
 
     @property
     def _stages(self) -> list[ViTResStage]:

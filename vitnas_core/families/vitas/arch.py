@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from ...costs.algebra import (
     NOTHING,
@@ -18,6 +17,7 @@ from ...costs.algebra import (
     linear,
     norm,
     padded_tokens,
+    per_block,
     stage_maps,
     staged,
     table,
@@ -64,7 +64,7 @@ class StageChoices(StageRecord):
 class DeiTChoices(NetworkRecord):
     """A network of the DeiT space; each patch size has weights of its own."""
 
-    patch_size: int = whole('own')
+    patch_size: int = whole('own', ascending=False)
     stages: tuple[StageChoices, ...] = parts()
 
 
@@ -107,26 +107,22 @@ def deit_cost(network: DeiTChoices, size: tuple[int, int], num_classes: int, *, 
     width, patch_size = stage.embed_dim, network.patch_size
     patches, stored = (math.prod(grid(side, patch_size)) for side in (size, img_size))
     before = [conv(3, width, patch_size, patches), table(width), table(1 + stored, width)]
-    blocks = [block_cost(block, width, 1 + patches) for block in stage.blocks if block is not None]
+    blocks = deit_block_costs(stage.blocks, width, 1 + patches)
     return total([[*before, *blocks, norm(width)]], 0, width, num_classes)
 
 
-def block_cost(block: BlockChoices, width: int, tokens: int) -> Count:
+@per_block
+def deit_block_costs(block: BlockChoices, width: int, tokens: int) -> Count:
     """The cost of a block in which every token attends to every other."""
-    return add(_attention(block.inner, width, tokens), _mlp(block.hidden_dim, width, tokens))
-
-
-@cache
-def _attention(inner: int, width: int, tokens: int) -> Count:
     return add(
         norm(width),
-        linear(width, 3 * inner, tokens),
-        attention(inner, tokens, tokens),
-        linear(inner, width, tokens),
+        linear(width, 3 * block.inner, tokens),
+        attention(block.inner, tokens, tokens),
+        linear(block.inner, width, tokens),
+        _mlp(block.hidden_dim, width, tokens),
     )
 
 
-@cache
 def _mlp(hidden: int, width: int, tokens: int) -> Count:
     return add(norm(width), linear(width, hidden, tokens), linear(hidden, width, tokens))
 
@@ -164,21 +160,19 @@ def twins_cost(
     counted, channels, side = [], 3, patch_size
     for s, (stage, own) in enumerate(zip(stages, stage_maps(size, patch_size, len(stages)))):
         width, tokens = stage.embed_dim, math.prod(own)
-        counts = [conv(channels, width, side, tokens), norm(width), depthwise(width, PEG_SIDE, tokens)]
-        for block in stage.blocks:
-            if block is not None:
-                counts.append(_twins_attention(block.op, block.inner, width, own, window_size, ratios[s]))
-                counts.append(_mlp(block.hidden_dim, width, tokens))
-        counted.append(counts)
+        entry = [conv(channels, width, side, tokens), norm(width), depthwise(width, PEG_SIDE, tokens)]
+        counted.append([*entry, *twins_block_costs(stage.blocks, width, own, window_size, ratios[s])])
         channels, side = width, 2
     return staged(counted, [stage.embed_dim for stage in stages], out_indices, num_classes)
 
 
-@cache
-def _twins_attention(op: str, inner: int, width: int, size: tuple[int, int], window_size: int, ratio: int) -> Count:
-    """The cost of attention on a map, in windows or to one cell per ``ratio`` × ``ratio`` tokens."""
-    tokens = math.prod(size)
-    if op == 'local':
+@per_block
+def twins_block_costs(
+    block: TwinsBlockChoices, width: int, size: tuple[int, int], window_size: int, ratio: int
+) -> Count:
+    """The cost of a block that attends in windows, or to one cell per ``ratio`` × ``ratio`` tokens."""
+    tokens, inner = math.prod(size), block.inner
+    if block.op == 'local':
         side = window_of(size, window_size)
         padded = padded_tokens(size, side)
         qkv = add(linear(width, 3 * inner, padded), attention(inner, padded, side * side))
@@ -189,7 +183,7 @@ def _twins_attention(op: str, inner: int, width: int, size: tuple[int, int], win
             reduction = add(conv(width, width, ratio, cells), norm(width))
         q, kv = linear(width, inner, tokens), linear(width, 2 * inner, cells)
         qkv = add(reduction, q, kv, attention(inner, tokens, cells))
-    return add(norm(width), qkv, linear(inner, width, tokens))
+    return add(norm(width), qkv, linear(inner, width, tokens), _mlp(block.hidden_dim, width, tokens))
 
 
 def window_of(size: tuple[int, int], window_size: int) -> int:

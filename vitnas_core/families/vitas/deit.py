@@ -16,7 +16,7 @@ from ...backbones.module import ArchRef, SpaceRef
 from ...backbones.staged import drop_path_rates
 from ...backbones.tokens import as_tokens, format_tokens
 from ...costs.algebra import grid
-from ...elastic import Axis, ElasticConv2d, ElasticLayerNorm, PositionTable, pad_to, resize_positions
+from ...elastic import Axis, ElasticConv2d, ElasticLayerNorm, PositionTable, pad_to, resize_positions, table
 from ...errors import ArchError, SpaceError, VitnasError
 from ...registry import MODELS
 from ...spaces import ChoiceSpace
@@ -97,9 +97,9 @@ class ViTASDeiT(ElasticBackbone):
         self.embed_axis = embed = self.axis(widths)
         self.patch_embed = nn.ModuleDict({str(size): ElasticConv2d(3, embed, size, size) for size in sizes})
         tokens = map(str, sizes) if private_token else [SHARED]
-        self.cls_token = nn.ParameterDict({name: self.table(1, 1, embed) for name in tokens})
+        self.cls_token = nn.ParameterDict({name: table(1, 1, embed) for name in tokens})
         self.pos_embed = nn.ParameterDict(
-            {str(size): self.table(1, 1 + math.prod(self.grids[size]), embed) for size in sizes}
+            {str(size): table(1, 1 + math.prod(self.grids[size]), embed) for size in sizes}
         )
         (rates,) = drop_path_rates(drop_path_rate, [len(self.stage.blocks)])
         self.blocks = nn.ModuleList(

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ...errors import VitnasError
 from ...spaces import Arch
 from ..candidate import Candidate
 from ..feasible import FeasibleSpace
@@ -110,8 +111,14 @@ class SearchAlgorithm(ABC):
 
     @classmethod
     def fields(cls) -> tuple[dataclasses.Field, ...]:
-        """Settings of the algorithm, as fields of its dataclass."""
-        return dataclasses.fields(cls)  # type: ignore[arg-type]  # every subclass is a dataclass
+        """Settings of the algorithm, as fields of its dataclass.
+
+        Raises:
+            VitnasError: The class is not a dataclass.
+        """
+        if not dataclasses.is_dataclass(cls):
+            raise VitnasError(f'{cls.__name__} should be a dataclass whose fields are its settings: add @dataclass')
+        return dataclasses.fields(cls)
 
     def remarks(self) -> dict[str, str]:
         """Further lines of the log and the report, name → text."""

@@ -63,7 +63,9 @@ class NSGA2(SearchAlgorithm):
     journal_name = 'NSGA2SearchLoop'
 
     def __post_init__(self) -> None:
-        check_counts(self, population=1, parents=1, generations=1)
+        check_counts(self, population=1, generations=1)
+        if self.parents is not None:
+            checks.whole('parents', self.parents)
         if self.cost is not None:
             check_cost(self.cost)
         checks.rate('crossover_prob', self.crossover_prob)

@@ -10,6 +10,7 @@ from mmengine.optim import OptimWrapper
 from mmengine.runner import Runner
 
 from ...backbones import elastic_backbone
+from ...elastic import importance_orders
 from ...errors import VitnasError
 from ...registry import HOOKS
 from ...utils import checks
@@ -46,7 +47,10 @@ class SortChannelsHook(Hook):
             raise VitnasError(
                 'vitnas.SortChannelsHook changes the order of weights, of which EMAHook keeps averages: use one of them'
             )
-        elastic_backbone(runner.model).importance_orders()
+        backbone = elastic_backbone(runner.model)
+        if reason := backbone.why_not_sorted():
+            raise VitnasError(reason)
+        importance_orders(backbone)  # refuses patterns
 
     @torch.no_grad()
     def before_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None) -> None:
@@ -54,7 +58,7 @@ class SortChannelsHook(Hook):
         if batch_idx or runner.epoch > self.until * runner.max_epochs:
             return
         state = runner.optim_wrapper.optimizer.state
-        for change in elastic_backbone(runner.model).importance_orders():
+        for change in importance_orders(elastic_backbone(runner.model)):
             weight = change.weight
             gathered = [t for t in state.get(weight, {}).values() if isinstance(t, torch.Tensor)]
             waiting = (weight.grad, getattr(weight, ASIDE, None))  # accumulated over steps
