@@ -1,4 +1,4 @@
-"""ViT-ResNAS's weights in the published layout, supernets and fixed networks: to ours and back, bit for bit."""
+"""Conversion of ViT-ResNAS's supernets and fixed networks between the published layout and ours, bit for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .backbone import ViTRes
 HEAD_DIMS = (32, 48, 64)
 """Size of a head in each stage of ViT-ResNAS-Tiny, -Small and -Medium and of their supernets."""
 
-# Official name → ours. Their blocks and reductions form one list, `blocks.{n}.`, which begins with a block.
+# Official name → ours. Official blocks and reductions form one list, `blocks.{n}.`, which begins with a block.
 _OUTSIDE = {
     'tokens': 'backbone.cls_token',
     'pos_embed': 'backbone.pos_embed',
@@ -51,7 +51,7 @@ _REDUCTION = {'pos_embed': 'pos_embed'} | {
 
 
 def name_table(reductions: Sequence[int], length: int) -> dict[str, str]:
-    """Official name → ours, for every tensor that a network may have.
+    """Map official names to ours, for every tensor that a network may have.
 
     Args:
         reductions: Positions of the reductions in the official list of blocks.
@@ -98,7 +98,7 @@ def to_official(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIM
     """Inverse of :func:`to_vitnas`.
 
     Raises:
-        CheckpointError: The weights are no ViTRes of ours, or one that the published layout has no place for.
+        CheckpointError: The weights are no ViTRes of ours, or the published layout has no place for some of them.
     """
     counts = _block_counts(state)
     reductions = [sum(counts[: s + 1]) + s for s in range(len(counts) - 1)]
@@ -117,7 +117,7 @@ def to_official(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIM
 def find_arch(
     state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIMS, name_of: Callable[[str], str] = str
 ) -> Arch:
-    """Architecture of a network in our layout; of a supernet, the largest one.
+    """Find the architecture of a network in our layout; of a supernet, the largest one.
 
     Args:
         state: The network.
@@ -151,10 +151,10 @@ def find_arch(
 
 
 def find_settings(state: Mapping[str, Tensor], name_of: Callable[[str], str] = str) -> dict[str, Any]:
-    """Arguments of the backbone, besides its architecture, that differ from their defaults: the image size.
+    """Return the backbone's arguments, besides its architecture, that differ from their defaults: the image size.
 
     Raises:
-        CheckpointError: Positions, which show it, are missing or have another number of axes.
+        CheckpointError: The positions, which show it, are missing or have another number of axes.
     """
     patches = max(0, _shape(state, 'backbone.pos_embed', name_of, 3)[1] - 1)
     side = round(patches**0.5)
@@ -182,7 +182,7 @@ def check(state: Mapping[str, Tensor], head_dims: Sequence[int], name_of: Callab
 
 
 def find_backbone(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIMS) -> dict[str, Any]:
-    """Arguments of the backbone that runs a network in our layout; ``arch`` is a zoo name if there is one.
+    """Return the backbone's arguments for a network in our layout; ``arch`` is a zoo name if there is one.
 
     Raises:
         CheckpointError: As in :func:`find_arch`.
@@ -210,7 +210,7 @@ def _shape(state: Mapping[str, Tensor], name: str, name_of: Callable[[str], str]
 
 
 def _reorder(tensor: Tensor, name: str, ours: str, head_dims: Sequence[int], to_ours: bool) -> Tensor:
-    """Put rows of qkv into the other order: theirs go by q, k and v, ours by head; ``name`` is the file's name."""
+    """Put rows of qkv into the other order: theirs are sorted by q, k and v, ours by head; ``name`` is the file's."""
     if '.attn.qkv.' not in ours:
         return tensor
     stage = int(ours.split('.')[2])
