@@ -72,16 +72,16 @@ class Facts:
     ops_cuda: bool = False
 
     def at_least(self, name: str, version: str) -> bool:
-        """Whether ``name`` is installed in ``version`` or a later one."""
+        """Return whether ``name`` is installed in ``version`` or a later one."""
         return name in self.versions and numbers(self.versions[name]) >= numbers(version)
 
     def below(self, name: str, version: str) -> bool:
-        """Whether ``name`` is installed in a version before ``version``."""
+        """Return whether ``name`` is installed in a version before ``version``."""
         return name in self.versions and numbers(self.versions[name]) < numbers(version)
 
     @property
     def ops_broken(self) -> bool:
-        """Whether an mmcv with operators has yet to be built for this torch."""
+        """True if an mmcv with operators has yet to be built for this torch."""
         return 'mmcv' not in self.versions or 'mmcv-lite' in self.versions or 'ops' in self.errors
 
 

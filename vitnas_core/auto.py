@@ -36,7 +36,7 @@ class Features:
     Args:
         channels: Channels of each map.
         strides: Stride of each map.
-        own: Number of maps that hold a map of the backbone; a neck makes further ones by pooling.
+        own: Number of maps that come from a map of the backbone; a neck makes further ones by pooling.
     """
 
     channels: tuple[int, ...]

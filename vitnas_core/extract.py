@@ -35,8 +35,8 @@ def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef)
 
     Raises:
         VitnasError: The model has no elastic backbone, or several.
-        ArchError: The architecture does not fit the weights, or a neck or head mixes its channels with those that it
-            lacks, as a norm over the backbone's channels does.
+        ArchError: The architecture does not fit the weights. Or a neck or head, e.g. a norm over the backbone's
+            channels, mixes its channels with those that it lacks.
     """
     source: nn.Module = unwrap(model)
     loaded, _ = elastic_backbone(source).load(arch)

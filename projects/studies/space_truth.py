@@ -179,7 +179,7 @@ class Summary:
 
     @property
     def holds(self) -> bool:
-        """Whether the test passes."""
+        """True if the test passes."""
         return self.better >= SHARE * len(self.runs) and self.total().wrong == 0
 
 

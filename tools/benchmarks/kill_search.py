@@ -55,7 +55,7 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed."""
+        """True if every check passed."""
         return not (self.lost or self.repeated or self.other_history or self.other_winner)
 
 
@@ -135,7 +135,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def _in_evaluation(folder: Path) -> bool:
-    """Whether a candidate was begun and not yet written, by the last note."""
+    """Return whether a candidate was begun and not yet written, by the last note."""
     return (folder / 'notes').read_text().rstrip().endswith('begun')
 
 

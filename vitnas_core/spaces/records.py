@@ -157,12 +157,12 @@ def read_record(record: Any, choices: Choices, who: str, stage: Choices | None =
 
 @lru_cache(maxsize=4096)
 def with_blocks(own: StageRecord, blocks: tuple[Any, ...]) -> StageRecord:
-    """A stage with its blocks; equal stages are mostly the same object, so that the costs of stages can be cached."""
+    """Add blocks to a stage; equal stages are mostly the same object, so that the costs of stages can be cached."""
     return with_parts(own, blocks=blocks)
 
 
 def with_parts(record: _R, **parts: Any) -> _R:
-    """A copy of a record with other fields; much faster than ``dataclasses.replace``."""
+    """Copy a record with other fields; much faster than ``dataclasses.replace``."""
     made = object.__new__(type(record))
     made.__dict__.update(record.__dict__, **parts)
     return made

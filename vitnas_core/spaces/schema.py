@@ -48,7 +48,7 @@ class Schema:
         self._known: dict[Choices, dict[Choices | None, Record]] = {}
         """Cached blocks, by the choices of their stage."""
         self._relative = any(choice.of for choice in block.choices.values())
-        """Whether a choice of a block is a ratio of one of its stage."""
+        """True if a choice of a block is a ratio to a choice of its stage."""
 
     # architectures
 

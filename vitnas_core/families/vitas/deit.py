@@ -92,7 +92,7 @@ class ViTASDeiT(ElasticBackbone):
         self.settings['superformer'] = self._superformer(widths[-1] if arch is None else None)
         self.out_type = out_type
         self.last_position = official and self.settings['superformer'] is not None
-        """Whether every token gets the last position, as in the published superformer."""
+        """True if every token gets the last position, as in the published superformer."""
         self.grids = {size: grid(self.settings['img_size'], size) for size in sizes}
         self.embed_axis = embed = self.axis(widths)
         self.patch_embed = nn.ModuleDict({str(size): ElasticConv2d(3, embed, size, size) for size in sizes})
