@@ -57,7 +57,7 @@ class Facts:
 
     Args:
         versions (dict[str, str]): Version of each installed distribution.
-        errors (dict[str, str]): What each failing probe raised. Defaults to none: every probe worked.
+        errors (dict[str, str]): Error of each failing probe. Defaults to none: every probe worked.
         python (tuple[int, int]): Version of Python. Defaults to (3, 11).
         cuda (str): Version of CUDA that torch was built for. Defaults to '': a CPU build.
         gpu (bool): Whether torch sees a GPU. Defaults to False.
@@ -81,7 +81,7 @@ class Facts:
 
     @property
     def ops_broken(self) -> bool:
-        """True if an mmcv with operators has yet to be built for this torch."""
+        """True if an mmcv with operators still has to be built for this torch."""
         return 'mmcv' not in self.versions or 'mmcv-lite' in self.versions or 'ops' in self.errors
 
 

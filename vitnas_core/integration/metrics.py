@@ -22,7 +22,7 @@ def own_values(metric: BaseMetric, results: list[Any] | None = None) -> dict[str
 
 
 def annotated_images(metric: BaseMetric) -> int | None:
-    """Return how many images the annotation file of a COCO metric has; None for a metric without such a file.
+    """Return the number of images in the annotation file of a COCO metric; None for a metric without such a file.
 
     mmdet's ``CocoMetric`` counts the objects of all these images, whichever images it is given, without a warning.
     """
