@@ -50,7 +50,7 @@ LEAST, NOISE, SAMPLES, ITERATIONS = 15.0, 1.0, 1000, 3
 """Error at all optima and standard deviation of a measured error, in percent; N and T of the paper."""
 
 SHARE, WEAK_STAGE, FACTORS = 0.95, 1, (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Share of seeds that must improve; the stage with weak effects, and their factors."""
+"""Fraction of seeds that must improve; the stage with weak effects, and their factors."""
 
 FIRST = zoo.load_space('s3-initial')
 DIMENSIONS = stage_dimensions(FIRST)

@@ -109,8 +109,8 @@ def single(things: Sequence[Thing]) -> list[Thing]:
 def choose(candidates: Sequence[Asked], total: int, rng: np.random.Generator) -> list[Asked]:
     """Choose questions with answers as balanced as the candidates allow.
 
-    Kinds get equal shares, and so do the wordings of a kind. A wording takes its answers in turn, at least once each,
-    as long as two answers are left.
+    All kinds get equally many questions, and so do the wordings of a kind. A wording takes its answers in turn, at
+    least once each, as long as two answers are left.
 
     Args:
         candidates: All possible questions.
@@ -138,7 +138,7 @@ def choose(candidates: Sequence[Asked], total: int, rng: np.random.Generator) ->
 
 
 def guessed(train: Sequence[Asked], val: Sequence[Asked]) -> float:
-    """Return the share of ``val`` that is right if each question gets its most frequent answer in ``train``."""
+    """Return the fraction of ``val`` that is right if each question gets its most frequent answer in ``train``."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for one in train:
         counts[one.text][one.answer] += 1
