@@ -1,4 +1,4 @@
-"""The command that converts AutoFormer's published checkpoints: what it writes, says and refuses."""
+"""The command that converts AutoFormer's published checkpoints: its files, output and errors."""
 
 import argparse
 import subprocess

@@ -1,4 +1,4 @@
-"""The command that converts S3's checkpoints: what it writes, says and refuses."""
+"""The command that converts S3's checkpoints: its files, output and errors."""
 
 import json
 import subprocess
