@@ -196,9 +196,9 @@ def _select(theirs: Mapping[str, Tensor], mine: Mapping[str, Tensor], kept: Mapp
         differing = [dim for dim, size in enumerate(mine[name].shape) if size != theirs[name].shape[dim]]
         if len(differing) > 1:
             raise ArchError(
-                f'{name} is {tuple(theirs[name].shape)} and should become {tuple(mine[name].shape)}: what the layer '
-                f'puts out is smaller, too, so that it is no part of the larger one; a neck should have a width of its '
-                f'own there, as hidden_channels of SimpleFeaturePyramid'
+                f'{name} is {tuple(theirs[name].shape)} and should become {tuple(mine[name].shape)}: the output '
+                f'of the layer is smaller, too, so that its weights are not a part of the larger ones; give the neck '
+                f'a fixed width there, e.g. hidden_channels of SimpleFeaturePyramid'
             )
         for dim in differing:
             size = mine[name].shape[dim]

@@ -169,7 +169,7 @@ def split(
     own, converted = backbone.state_dict(), dict[str, Tensor]()
     for name, tensor in state.items():
         if name not in table:
-            raise CheckpointError(f'not {who}: {name} is none of its tensors')
+            raise CheckpointError(f'not {who}: {name} is not one of its tensors')
         sizes = [len(own[ours.removeprefix('backbone.')]) for ours in table[name]] if len(table[name]) > 1 else []
         if sizes and tensor.shape[:1] != (sum(sizes),):
             raise CheckpointError(f'{name} has shape {tuple(tensor.shape)}; in this network it has {sum(sizes)} rows')

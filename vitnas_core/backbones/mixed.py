@@ -49,7 +49,7 @@ class Mixture:
 
     def __post_init__(self) -> None:
         if not self.archs:
-            raise VitnasError('a batch should be shared among at least one architecture, but got none')
+            raise VitnasError('`archs` should have at least one architecture, but got none')
         if self.way not in WAYS:
             raise VitnasError(f'`way` should be one of {", ".join(WAYS)}, but got {self.way!r}')
 

@@ -183,7 +183,7 @@ def _cut(
         return cut_to_shape(weights, wanted, supernet.channel_axes())
     except ArchError as err:
         raise CheckpointError(
-            f'{path} holds {_called(note.space)}, which {_called(backbone.space)} is no part of: {err}'
+            f'{path} holds {_called(note.space)}, of which {_called(backbone.space)} is not a part: {err}'
         ) from None
 
 

@@ -191,7 +191,9 @@ class SpaceEvolution:
         named = {d.name for d in dimensions} - words
         for name, step in self.steps.items():
             if name not in named:
-                raise VitnasError(f'`steps` has {name}, but what can move in this space is {", ".join(sorted(named))}')
+                raise VitnasError(
+                    f'`steps` has {name}, but the dimensions that can move are {", ".join(sorted(named))}'
+                )
             if name == 'depth' and step != int(step):
                 raise VitnasError(f'`steps` should be whole for depth, but got {step!r}')
 

@@ -134,8 +134,8 @@ def _view(name: str, config: Mapping[str, Any], student: Mapping[str, Any] | Non
         return _View(size)
     if student is None:
         raise VitnasError(
-            f'{name} of vitnas.Teacher has a data_preprocessor of its own, so what that of the student does has to be '
-            f'undone; name it: dict(type="vitnas.Teacher", data_preprocessor=_base_.data_preprocessor, …)'
+            f'{name} of vitnas.Teacher has a data_preprocessor of its own, so that of the student must be undone; '
+            f'give it: dict(type="vitnas.Teacher", data_preprocessor=_base_.data_preprocessor, …)'
         )
     given = _Normalisation.read('data_preprocessor', student)
     to = _Normalisation.read(f'data_preprocessor of {name}', own)

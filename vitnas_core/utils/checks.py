@@ -86,7 +86,7 @@ def one_of(name: str, value: Any, options: Sequence[Any]) -> Any:
     """Check that a value is one of several options.
 
     Raises:
-        VitnasError: The value is none of them.
+        VitnasError: The value is not one of them.
     """
     if value not in options:
         raise VitnasError(f'`{name}` should be one of {", ".join(map(str, options))}, but got {value!r}')

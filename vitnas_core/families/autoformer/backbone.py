@@ -308,7 +308,9 @@ class AutoFormer(ElasticBackbone):
         wanted = dict(out_indices=(-1,), rescale=None, official=False, scaling=False, sharing='ordinal')
         for name, value in wanted.items():
             if self.settings[name] != value:
-                return f'AutoFormer cannot share a masked pass among architectures with {name}={self.settings[name]!r}'
+                return (
+                    f'AutoFormer cannot run several architectures in a masked pass with {name}={self.settings[name]!r}'
+                )
         return ''
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -89,7 +89,7 @@ def to_vitnas(official: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, tensor in official.items():
         ours = our_name(name)
         if ours is None:
-            raise CheckpointError(f'not an official AutoFormer checkpoint: {name} is none of its tensors')
+            raise CheckpointError(f'not an official AutoFormer checkpoint: {name} is not one of its tensors')
         if name.endswith('attn.qkv.weight'):
             _check_heads(name, tensor)
             tensor = tensor.unflatten(0, (-1, HEAD_DIM, 3)).transpose(1, 2).flatten(0, 2)
@@ -115,7 +115,7 @@ def to_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
                 f'only networks of position="absolute" or "none" can be written in it'
             )
         if theirs is None:
-            raise CheckpointError(f'not a vitnas AutoFormer checkpoint: {name} is none of its tensors')
+            raise CheckpointError(f'not a vitnas AutoFormer checkpoint: {name} is not one of its tensors')
         if theirs.endswith('attn.qkv.weight'):
             _check_heads(name, tensor)
             tensor = tensor.unflatten(0, (-1, 3, HEAD_DIM)).transpose(1, 2).flatten(0, 2)
@@ -146,7 +146,7 @@ def find_space(state: Mapping[str, Tensor], name: str | None = None) -> SearchSp
             return space
         sizes.append(f'{space.name} (width from {stage.embed_dim}, depth {len(stage.blocks)}, {most} heads)')
     raise CheckpointError(
-        f'the file holds a supernet of width {width}, depth {depth}, {heads} heads, which is none of '
+        f'the file holds a supernet of width {width}, depth {depth}, {heads} heads, which does not match '
         f'{"; ".join(sizes) or f"an AutoFormer space ({name})"}'
     )
 

@@ -132,7 +132,7 @@ class _Schema(Schema):
             if stage.blocks:
                 raise ArchError(f'.blocks has {len(stage.blocks)} entries; stem and head have none')
         elif not stage.blocks:
-            raise ArchError('.blocks should be at least one, each without choices of its own')
+            raise ArchError('.blocks should have at least one entry; entries have no choices of their own')
 
     def read(self, arch: Arch) -> Any:
         """Read an architecture; refuse one without a stage between stem and head."""

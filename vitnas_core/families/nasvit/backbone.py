@@ -180,7 +180,7 @@ class NASViT(ElasticBackbone):
 
     def why_not_masked(self) -> str:
         """Return the reason: convolutions, batch norms and norms over an image take no masks."""
-        return 'NASViT, with its convolutions and norms over images, cannot share a masked pass among architectures'
+        return 'NASViT cannot run several architectures in a masked pass, because of its convolutions and image norms'
 
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
         """The layers of each stage; stem and MBPool have none."""

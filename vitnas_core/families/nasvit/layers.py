@@ -138,8 +138,8 @@ class PublishedScale(nn.Module):
         """
         if _slot_name(*slot) not in self.vectors:
             raise ArchError(
-                f'{path}.blocks has {slot[0]} entries on maps of {slot[1]} tokens modulo {COLUMNS}; scaling vectors '
-                f'are there for {", ".join(self.vectors)}'
+                f'{path}.blocks has {slot[0]} entries on maps of {slot[1]} tokens modulo {COLUMNS}; there are '
+                f'scaling vectors for {", ".join(self.vectors)}'
             )
 
     def forward(self, x: Tensor, slot: ScaleSlot) -> Tensor:

@@ -145,7 +145,7 @@ class S3(StagedBackbone):
         """Return the reason: scaling vectors, private to each width, or channels that are not the first ones."""
         for name, value in dict(scaling=False, sharing='ordinal').items():
             if self.settings[name] != value:
-                return f'S3 cannot share a masked pass among architectures with {name}={self.settings[name]!r}'
+                return f'S3 cannot run several architectures in a masked pass with {name}={self.settings[name]!r}'
         return ''
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -109,7 +109,7 @@ def to_vitnas(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ours = our_name(name_of_timm(name) if timm else name, stages)
         if ours is None:
             layout = "timm's" if timm else 'the published'
-            raise CheckpointError(f'not an S3 checkpoint of {layout} layout: {name} is none of its tensors')
+            raise CheckpointError(f'not an S3 checkpoint of {layout} layout: {name} is not one of its tensors')
         converted[ours] = _reorder(tensor, name, ours, to_ours=True)
 
     def name_of(ours: str) -> str:
@@ -153,7 +153,7 @@ def _one_table_per_block(state: Mapping[str, Tensor], stages: int) -> dict[str, 
                 f'out_indices=(-1,)'
             )
         if official_name(shared, stages) is None:
-            raise CheckpointError(f'not a vitnas S3 checkpoint: {name} is none of its tensors')
+            raise CheckpointError(f'not a vitnas S3 checkpoint: {name} is not one of its tensors')
         ours[shared] = tensor
     return ours
 
@@ -182,9 +182,7 @@ def find_arch(state: Mapping[str, Tensor], name_of: Callable[[str], str] = str) 
         if name not in state:
             raise CheckpointError(f'not an S3 checkpoint: it lacks {name_of(name)}')
         if state[name].ndim != axes:
-            raise CheckpointError(
-                f'{name_of(name)} has shape {tuple(state[name].shape)}, which it has in no S3 checkpoint'
-            )
+            raise CheckpointError(f'{name_of(name)} has shape {tuple(state[name].shape)}, which no S3 checkpoint has')
         return tuple(state[name].shape)
 
     stages = []
@@ -284,7 +282,7 @@ def _reorder(tensor: Tensor, name: str, ours: str, to_ours: bool) -> Tensor:
         elif ours.endswith('.bias.tables.shared'):
             tensor = _table_to_ours(tensor) if to_ours else _table_to_official(tensor)
     except (RuntimeError, IndexError, TypeError, ValueError):  # torch raises these for wrong shapes
-        raise CheckpointError(f'{name} has shape {tuple(tensor.shape)}, which it has in no S3 checkpoint') from None
+        raise CheckpointError(f'{name} has shape {tuple(tensor.shape)}, which no S3 checkpoint has') from None
     return tensor.contiguous()
 
 

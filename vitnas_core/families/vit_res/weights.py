@@ -87,7 +87,9 @@ def to_vitnas(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIMS)
     converted = {}
     for name, tensor in state.items():
         if name not in table:
-            raise CheckpointError(f'not a ViT-ResNAS checkpoint of the published layout: {name} is none of its tensors')
+            raise CheckpointError(
+                f'not a ViT-ResNAS checkpoint of the published layout: {name} is not one of its tensors'
+            )
         converted[table[name]] = _reorder(tensor, name, table[name], head_dims, to_ours=True)
     official = {ours: theirs for theirs, ours in table.items()}
     check(converted, head_dims, lambda name: official.get(name, name))
@@ -109,7 +111,7 @@ def to_official(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIM
                 f'{name} has no place in the published layout, which has one output: out_indices=(-1,)'
             )
         if name not in official:
-            raise CheckpointError(f'not a vitnas ViTRes checkpoint: {name} is none of its tensors')
+            raise CheckpointError(f'not a vitnas ViTRes checkpoint: {name} is not one of its tensors')
     check(state, head_dims)
     return {official[name]: _reorder(tensor, name, name, head_dims, to_ours=False) for name, tensor in state.items()}
 
@@ -141,8 +143,8 @@ def find_arch(
             proj, hidden = (_shape(state, f'{path}.{name}.weight', name_of) for name in ('attn.proj', 'fc1'))
             if head_dim < 1 or proj[1] % head_dim:
                 raise CheckpointError(
-                    f'{name_of(f"{path}.attn.proj.weight")} takes {proj[1]} channels, which are no heads '
-                    f'of {head_dim}; see --head-dims'
+                    f'{name_of(f"{path}.attn.proj.weight")} takes {proj[1]} channels, which is no '
+                    f'multiple of the head size {head_dim}; see --head-dims'
                 )
             widths.add(proj[0])
             blocks.append(dict(num_heads=proj[1] // head_dim, hidden_dim=hidden[0]))
@@ -205,7 +207,9 @@ def _shape(state: Mapping[str, Tensor], name: str, name_of: Callable[[str], str]
     if name not in state:
         raise CheckpointError(f'not a ViT-ResNAS checkpoint: it lacks {name_of(name)}')
     if state[name].ndim != axes:
-        raise CheckpointError(f'{name_of(name)} has shape {tuple(state[name].shape)}, which it has in none')
+        raise CheckpointError(
+            f'{name_of(name)} has shape {tuple(state[name].shape)}, which no ViT-ResNAS checkpoint has'
+        )
     return tuple(state[name].shape)
 
 
@@ -218,6 +222,6 @@ def _reorder(tensor: Tensor, name: str, ours: str, head_dims: Sequence[int], to_
         return (by_head if to_ours else by_kind)(tensor, head_dims[stage]).contiguous()
     except (RuntimeError, IndexError):
         raise CheckpointError(
-            f'{name} has shape {tuple(tensor.shape)}, which it has in no ViT-ResNAS whose heads have '
-            f'{", ".join(map(str, head_dims))} channels'
+            f'{name} has shape {tuple(tensor.shape)}, which no ViT-ResNAS with heads of '
+            f'{", ".join(map(str, head_dims))} channels has'
         ) from None

@@ -211,7 +211,9 @@ class ViTASDeiT(ElasticBackbone):
 
     def why_not_masked(self) -> str:
         """Return the reason, always the same: another number of heads divides the same channels differently."""
-        return 'ViTASDeiT cannot share a masked pass among architectures, whose heads divide the same channels'
+        return (
+            'ViTASDeiT cannot run several architectures in a masked pass, because their heads divide the same channels'
+        )
 
     def out_strides(self) -> tuple[int, ...]:
         """Return the active patch size for every output."""

@@ -120,7 +120,9 @@ class ViTASTwins(StagedBackbone):
 
     def why_not_masked(self) -> str:
         """Return the reason, always the same: another number of heads divides the same channels differently."""
-        return 'ViTASTwins cannot share a masked pass among architectures, whose heads divide the same channels'
+        return (
+            'ViTASTwins cannot run several architectures in a masked pass, because their heads divide the same channels'
+        )
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B, 3, H, W) → features, at full width with zeros in inactive channels."""
