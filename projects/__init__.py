@@ -1,4 +1,4 @@
-"""Code that a single task needs. A config imports it by name: ``custom_imports=dict(imports=['projects.vqa.vqa'])``.
+"""Code for single tasks. A config imports it by name: ``custom_imports=dict(imports=['projects.vqa.vqa'])``.
 
 Other repositories, such as mmdet, have a folder ``projects`` too. This one is a package, so Python prefers it to plain
 folders wherever they are on the path. Projects in those folders stay importable.
@@ -16,7 +16,7 @@ from vitnas_core import launch
 __path__ = extend_path(__path__, __name__)
 
 VQA = re.compile(r'\b(BertEncoder|FusionTransformer|MatchHead|TokenNeck|VQA(Accuracy|Dataset|Head|Model))\b')
-"""Types that were once part of ``vitnas_core``; configs of that time do not import the project."""
+"""Types that were once part of ``vitnas_core``; configs that predate the move do not import the project."""
 
 
 def read_config(options: argparse.Namespace) -> Config:

@@ -97,7 +97,7 @@ def test_an_output_that_there_is_not(key: str) -> None:
     with pytest.raises(VitnasError, match=r'in_index of mmseg.FCNHead is \[0, -3\], but there are 2 features'):
         fill_auto(cfg)
     neck = dict(type='mmdet.FPN', in_channels='auto', out_channels=8, num_outs=2, start_level=2)
-    with pytest.raises(VitnasError, match='mmdet.FPN should use some of the 2 features .* start_level=2, end_level=-1'):
+    with pytest.raises(VitnasError, match='mmdet.FPN .* one of the 2 features, .* start_level=2, end_level=-1'):
         fill_auto(dict(backbone=backbone_cfg(out_indices=(0, 1)), neck=neck))
 
 

@@ -57,7 +57,7 @@ class Facts:
 
     Args:
         versions (dict[str, str]): Version of each installed distribution.
-        errors (dict[str, str]): What each failing probe raised. Defaults to none: every probe worked.
+        errors (dict[str, str]): Error of each failing probe. Defaults to none: every probe worked.
         python (tuple[int, int]): Version of Python. Defaults to (3, 11).
         cuda (str): Version of CUDA that torch was built for. Defaults to '': a CPU build.
         gpu (bool): Whether torch sees a GPU. Defaults to False.
@@ -72,16 +72,16 @@ class Facts:
     ops_cuda: bool = False
 
     def at_least(self, name: str, version: str) -> bool:
-        """Whether ``name`` is installed in ``version`` or a later one."""
+        """Return whether ``name`` is installed in ``version`` or a later one."""
         return name in self.versions and numbers(self.versions[name]) >= numbers(version)
 
     def below(self, name: str, version: str) -> bool:
-        """Whether ``name`` is installed in a version before ``version``."""
+        """Return whether ``name`` is installed in a version before ``version``."""
         return name in self.versions and numbers(self.versions[name]) < numbers(version)
 
     @property
     def ops_broken(self) -> bool:
-        """Whether an mmcv with operators has yet to be built for this torch."""
+        """True if an mmcv with operators still has to be built for this torch."""
         return 'mmcv' not in self.versions or 'mmcv-lite' in self.versions or 'ops' in self.errors
 
 

@@ -33,7 +33,7 @@ TOLERANCE = 1e-4
 
 
 class Raw(nn.Module):
-    """Maps normalized images to the raw outputs of a model, e.g. the logits of a classifier.
+    """Map normalized images to the raw outputs of a model, e.g. the logits of a classifier.
 
     Args:
         model: Any mm model.
@@ -49,7 +49,7 @@ class Raw(nn.Module):
 
 
 class Features(nn.Module):
-    """Maps normalized images to the features of a backbone, for ``--backbone``.
+    """Map normalized images to the features of a backbone, for ``--backbone``.
 
     Args:
         backbone: A vitnas backbone.

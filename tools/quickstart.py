@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from mmengine.config import Config
 
-import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from tools import extract_subnet
 from vitnas_core import zoo
 from vitnas_core.backbones import elastic_backbone
@@ -76,7 +76,7 @@ def show_baselines(found: SearchLoop) -> None:
 
 
 class Test:
-    """Accuracy on the test images with weights inherited from the supernet."""
+    """Test accuracy with weights inherited from the supernet."""
 
     def __init__(self, cfg: Config, checkpoint: Path) -> None:
         self.cfg = cfg
@@ -86,23 +86,23 @@ class Test:
         self.scorer = self.make_scorer(self.model)
 
     def make_scorer(self, model: Any) -> Scorer:
-        """Score a model on the test images."""
+        """Make a scorer of a model on the test images."""
         return Scorer.build(model, self.cfg.test_dataloader, dict(self.cfg.test_evaluator))
 
     def price(self, arch: Arch) -> Cost:
-        """Parameters and MACs of the whole network."""
+        """Return parameters and MACs of the whole network."""
         return self.backbone.price(arch, *self.pricing)
 
     def row(self, name: str, accuracy: float, cost: Cost) -> dict[str, Any]:
-        """A row of the table."""
+        """Make a row of the table."""
         return dict(name=name, accuracy=accuracy, macs=cost.macs, params=cost.params)
 
     def subnet(self, name: str, arch: Arch) -> dict[str, Any]:
-        """One architecture of the supernet."""
+        """Test one architecture of the supernet."""
         return self.row(name, self.scorer.score(Job(arch)).value, self.price(arch))
 
     def random(self, limit: float, seed: int) -> dict[str, Any]:
-        """Mean of random architectures that use nearly all of the budget."""
+        """Test random architectures that use nearly all of the budget; return their mean."""
         near = FeasibleSpace(self.backbone.space, self.price, Constraint(dict(macs=(0.9 * limit, limit))))
         rng, archs = np.random.default_rng(seed), list[Arch]()
         while len(archs) < NUM_RANDOM and (arch := near.draw(rng, archs)):
@@ -112,7 +112,7 @@ class Test:
         return dict(name=f'random, {len(rows)} of the same budget', **mean)
 
     def extracted(self, name: str, folder: Path) -> dict[str, Any]:
-        """The standalone network in the files of extract_subnet.py."""
+        """Test the standalone network in the files of extract_subnet.py."""
         arch = zoo.load_arch(folder / 'arch.json')
         model = make_model(fixed_config(self.cfg.model, arch), self.cfg, folder / 'weights.safetensors')
         return self.row(name, self.make_scorer(model).score(Job(arch)).value, self.price(arch))

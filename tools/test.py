@@ -166,7 +166,7 @@ def draw_into(cfg: Config, folder: Path) -> None:
 
 
 def _scope(cfg: Config) -> str | None:
-    """Project of a config's model."""
+    """Return the project of a config's model."""
     kind = cfg.model['type']
     scope = kind.rpartition('.')[0] if isinstance(kind, str) else kind.__module__.partition('.')[0]
     return scope or cfg.get('default_scope')

@@ -36,7 +36,7 @@ class Features:
     Args:
         channels: Channels of each map.
         strides: Stride of each map.
-        own: Number of maps that hold a map of the backbone; a neck makes further ones by pooling.
+        own: Number of maps that come from a map of the backbone; a neck makes further ones by pooling.
     """
 
     channels: tuple[int, ...]
@@ -68,7 +68,7 @@ class Features:
         strides, channels = list(self.strides[used]), self.channels[used]
         if not strides:
             raise VitnasError(
-                f'{neck.get("type")} should use some of the {len(self.strides)} features that there are, but got '
+                f'{neck.get("type")} should use at least one of the {len(self.strides)} features, but got '
                 f'start_level={args.get("start_level")}, end_level={last}; see out_indices of the backbone'
             )
         scales = args.get('scales', args.get('rescales'))

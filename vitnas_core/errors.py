@@ -1,8 +1,8 @@
-"""What vitnas raises when a user's input is wrong; each message says what, where, what it got and what is valid."""
+"""Errors for wrong user input; each message says what is wrong and where, what it got and what is valid."""
 
 
 class VitnasError(ValueError):
-    """Base of every error that a user can cause and mend."""
+    """Base of all errors that a user can cause and fix."""
 
 
 class ArchError(VitnasError):

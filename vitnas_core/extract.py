@@ -35,8 +35,8 @@ def extract_model(model: nn.Module, model_cfg: Mapping[str, Any], arch: ArchRef)
 
     Raises:
         VitnasError: The model has no elastic backbone, or several.
-        ArchError: The architecture does not fit the weights, or a neck or head mixes its channels with those that it
-            lacks, as a norm over the backbone's channels does.
+        ArchError: The architecture does not fit the weights. Or a neck or head, e.g. a norm over the backbone's
+            channels, mixes its channels with those that it lacks.
     """
     source: nn.Module = unwrap(model)
     loaded, _ = elastic_backbone(source).load(arch)
@@ -196,9 +196,9 @@ def _select(theirs: Mapping[str, Tensor], mine: Mapping[str, Tensor], kept: Mapp
         differing = [dim for dim, size in enumerate(mine[name].shape) if size != theirs[name].shape[dim]]
         if len(differing) > 1:
             raise ArchError(
-                f'{name} is {tuple(theirs[name].shape)} and should become {tuple(mine[name].shape)}: what the layer '
-                f'puts out is smaller, too, so that it is no part of the larger one; a neck should have a width of its '
-                f'own there, as hidden_channels of SimpleFeaturePyramid'
+                f'{name} is {tuple(theirs[name].shape)} and should become {tuple(mine[name].shape)}: the output '
+                f'of the layer is smaller, too, so that its weights are not a part of the larger ones; give the neck '
+                f'a fixed width there, e.g. hidden_channels of SimpleFeaturePyramid'
             )
         for dim in differing:
             size = mine[name].shape[dim]

@@ -44,8 +44,8 @@ def read_config(options: argparse.Namespace) -> Config:
 def make_runner(cfg: Config) -> Any:
     """Build the runner; distributed training works on CPUs, too.
 
-    ``runner_type`` selects another runner than mmengine's, as everywhere in mm. A search leaves out what its config
-    took over from the training of the supernet.
+    ``runner_type`` selects another runner than mmengine's, as everywhere in mm. A search ignores what its config
+    inherits from the training of the supernet.
     """
     from .search.config import is_search, leave_out_training  # which imports this module, for the space search
 

@@ -107,8 +107,8 @@ def backbone_of(model_cfg: Mapping[str, Any]) -> ElasticBackbone:
 def priced_classes(model: nn.Module | Mapping[str, Any]) -> int:
     """Return the classes of the linear head that is priced with the backbone; 0 without one.
 
-    That is a ``head`` with ``num_classes``, as classifiers have it. Detectors and segmentors call their heads
-    otherwise; those are not priced.
+    That is a ``head`` with ``num_classes``, as classifiers have it. Detectors and segmentors name their heads
+    differently; those are not priced.
 
     Args:
         model: The model or its config.

@@ -34,17 +34,17 @@ OPTIM_WRAPPER_CONSTRUCTORS = mm.Registry(
 
 
 class OwnRegistry(mm.Registry):
-    """A registry of parts that no other project has, so that none is looked for in the default scope's."""
+    """A registry of a kind that no other project has; it never looks into the registries of the default scope."""
 
     @contextmanager
     def switch_scope_and_registry(self, scope: str | None) -> Iterator[mm.Registry]:
-        """This registry, whatever the scope; mmengine would warn that the scope has no registry of this kind."""
+        """Yield this registry, whatever the scope; mmengine would warn that the scope has no such registry."""
         with mm.DefaultScope.overwrite_default_scope(scope):
             yield self
 
 
-# Kinds of parts that mmengine does not know: which architectures a step trains, how they become gradients, what is done
-# where these disagree, how a search proposes architectures, and who scores them.
+# Kinds that mmengine lacks: they pick the architectures of a step, turn them into gradients, resolve conflicts between
+# gradients, propose architectures in a search, and score them.
 ARCH_SAMPLERS = OwnRegistry('architecture sampler', scope='vitnas', locations=['vitnas_core.training.samplers'])
 RULES = OwnRegistry('training rule', scope='vitnas', locations=['vitnas_core.training.rules'])
 CONFLICTS = OwnRegistry('gradient conflict', scope='vitnas', locations=['vitnas_core.training.projection'])

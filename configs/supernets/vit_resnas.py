@@ -1,4 +1,4 @@
-"""ViT-ResNAS's supernet as a classifier: sixteen architectures share a batch; widths and depths open gradually.
+"""ViT-ResNAS's supernet as a classifier: sixteen architectures split a batch; widths and depths open gradually.
 
 Configs for a model size set ``model.backbone.space`` and token labeling:
 ``data_preprocessor = dict(type='vitnas.TokenLabelPreprocessor', token_mix=dict(grid=4))``.

@@ -1,1 +1,1 @@
-"""Studies: runs over several seeds, compared. Commands, the package ``studylib``, and the studies in ``configs``."""
+"""Studies compare runs over several seeds. Here are commands, the package ``studylib``, and studies in ``configs``."""

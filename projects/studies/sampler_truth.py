@@ -1,4 +1,4 @@
-"""FocusFormer's sampler where the truth is known: ``python projects/studies/sampler_truth.py [--seeds 0 1 2 3 4]``.
+"""Test FocusFormer's sampler on a known truth: ``python projects/studies/sampler_truth.py [--seeds 0 1 2 3 4]``.
 
 A toy space of 3,840 architectures has made-up costs and accuracies, so the best one under every budget is known. After
 training, two things are measured for budgets across the range. How much of π's mass lies within 1 % of the best under
@@ -22,7 +22,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
-import vitnas_core  # noqa: F401  (before mm: it mends imports)
+import vitnas_core  # noqa: F401  (before mm: it repairs imports)
 from vitnas_core.costs import Cost
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.training import Reinforce
@@ -30,7 +30,7 @@ from vitnas_core.training.samplers import FocusSampler
 from vitnas_core.utils.text import table
 
 GAIN, WITHIN, NEAR = 5.0, 0.05, 0.01
-"""To pass: gain over the uniform mass, distance of the median cost from the budget, and the margin for near best."""
+"""Thresholds: gain over the uniform mass, distance of the median cost from the budget, and margin for near best."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
     'batched, with baseline': dict(
@@ -85,12 +85,12 @@ class Truth:
 
     @cached_property
     def macs(self) -> np.ndarray:
-        """Their costs."""
+        """MACs of all architectures."""
         return np.array([toy_price(arch).macs for arch in self.archs])
 
     @cached_property
     def accuracies(self) -> np.ndarray:
-        """Their accuracies."""
+        """Accuracies of all architectures."""
         return np.array([toy_accuracy(arch) for arch in self.archs])
 
     def near_best(self, budget: float) -> np.ndarray:

@@ -22,7 +22,7 @@ from mmengine.config import Config
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
-import vitnas_core  # noqa: F401  (before mm: it mends imports)
+import vitnas_core  # noqa: F401  (before mm: it repairs imports)
 from projects.studies.studylib.results import write_measures
 from projects.studies.studylib.scoring import Supernet, compare, ends, rank, under_budgets
 from projects.studies.studylib.truth import Truth

@@ -1,9 +1,9 @@
-"""S3's space evolution where the truth is known: ``python projects/studies/space_truth.py [--seeds 20]``.
+"""Test S3's space evolution on a known truth: ``python projects/studies/space_truth.py [--seeds 20]``.
 
 The error of the paper's first space (S3, Sec. 4.1) is made up, so the right direction of every dimension is known. For
 each seed the space evolves as in Alg. 1. The test passes if the last space has the lower mean error and no dimension
-moved the wrong way. Two more tables follow, whatever the options: how the floor of Eq. 8 moves dimensions with little
-or no effect, and what Eq. 7 does with raw choices instead of steps.
+moved the wrong way. Two more tables follow, whatever the options. One shows how the floor of Eq. 8 moves dimensions
+with little or no effect, the other how Eq. 7 works with raw choices instead of steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
-from vitnas_core import zoo  # before mm: it mends imports
+from vitnas_core import zoo  # before mm: it repairs imports
 from vitnas_core.search.space_quality import ROUNDINGS, TOP, Sample, SpaceEvolution, SpaceStep
 from vitnas_core.spaces import Arch, SearchSpace, StageDimension, stage_dimensions
 from vitnas_core.utils.text import table
@@ -50,7 +50,7 @@ LEAST, NOISE, SAMPLES, ITERATIONS = 15.0, 1.0, 1000, 3
 """Error at all optima and standard deviation of a measured error, in percent; N and T of the paper."""
 
 SHARE, WEAK_STAGE, FACTORS = 0.95, 1, (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Share of seeds that must improve; the stage with weak effects, and their factors."""
+"""Fraction of seeds that must improve; the stage with weak effects, and their factors."""
 
 FIRST = zoo.load_space('s3-initial')
 DIMENSIONS = stage_dimensions(FIRST)
@@ -179,7 +179,7 @@ class Summary:
 
     @property
     def holds(self) -> bool:
-        """Whether the test passes."""
+        """True if the test passes."""
         return self.better >= SHARE * len(self.runs) and self.total().wrong == 0
 
 

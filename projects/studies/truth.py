@@ -21,7 +21,7 @@ from mmengine.config import Config
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # run as a script, it finds the repository's packages
 
-import vitnas_core  # noqa: F401  (before mm: it mends imports)
+import vitnas_core  # noqa: F401  (before mm: it repairs imports)
 from projects.studies.studylib.execute import execute
 from projects.studies.studylib.plan import Step, Study, StudyError
 from projects.studies.studylib.results import list_jobs

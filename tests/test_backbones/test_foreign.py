@@ -143,7 +143,7 @@ def test_split_and_join() -> None:
     for change, message in (
         ({'kv': theirs['kv'][1:]}, 'kv has shape .* in this network it has .* rows'),
         ({'kv': torch.tensor(1.0)}, r'kv has shape \(\); in this network it has .* rows'),
-        ({'other': theirs['kv']}, 'not it: other is none of its tensors'),
+        ({'other': theirs['kv']}, 'not it: other is not one of its tensors'),
     ):
         with pytest.raises(CheckpointError, match=message):
             split(theirs | change, table, backbone, 'it')

@@ -219,7 +219,7 @@ def test_windows_of_different_sizes() -> None:
 @pytest.mark.parametrize(
     ('archs', 'way', 'words'),
     [
-        (0, 'sliced', 'shared among at least one architecture, but got none'),
+        (0, 'sliced', '`archs` should have at least one architecture, but got none'),
         (2, 'sideways', '`way` should be one of auto, sliced, masked, but got .sideways.'),
     ],
 )
@@ -247,7 +247,7 @@ def test_families_that_cannot_be_masked(name: str) -> None:
     never = (NASViT, ViTASDeiT, ViTASTwins)
     assert family.cls in never or {'scaling', 'sharing'} & family.settings.keys()
     model, archs = make(family), draw(family, 2)
-    with pytest.raises(VitnasError, match="cannot share a masked pass among architectures.*; use way='sliced'"):
+    with pytest.raises(VitnasError, match="cannot run several architectures in a masked pass.*; use way='sliced'"):
         model.set_archs(archs, 'masked')
 
 
@@ -257,7 +257,7 @@ def test_settings_that_cannot_be_masked(setting: dict) -> None:
     model, archs = make(family, **setting), draw(family, 2)
     assert isinstance(model, AutoFormer)
     (name,) = setting
-    with pytest.raises(VitnasError, match=f"among architectures with {name}=.*; use way='sliced'"):
+    with pytest.raises(VitnasError, match=f"in a masked pass with {name}=.*; use way='sliced'"):
         model.set_archs(archs, 'masked')
     x = torch.randn(2, 3, 32, 32)
     expected = separate(archs, [0, 1])(model, x)

@@ -247,7 +247,7 @@ def test_kernels_are_cut_to_their_centre() -> None:
         (lambda d: d['stages'][1].update(se=[2]), 'se should be 0 or 1'),
         (lambda d: d['stages'][1].pop('se'), 'stages[1].se is missing'),
         (lambda d: d['stages'][0].update(depth=1, block={}), 'stem and head have none'),
-        (lambda d: d['stages'][1].update(depth=[0, 1]), 'stages[1].blocks should be at least one'),
+        (lambda d: d['stages'][1].update(depth=[0, 1]), 'stages[1].blocks should have at least one'),
         (lambda d: d.pop('resolution'), 'resolution is missing'),
         (lambda d: d['stages'].__delitem__(slice(0, 3)), 'a stem, stages and a head'),
     ],
@@ -274,8 +274,8 @@ def test_settings_that_are_none() -> None:
 @pytest.mark.parametrize(
     ('settings', 'change', 'words'),
     [
-        ({}, lambda d: d['stages'][2].update(width=8), 'stages[2].width is 8; scaling vectors are there for 16, 24'),
-        (dict(official=True), lambda d: d.update(resolution=40), 'tokens modulo 8; scaling vectors are there for'),
+        ({}, lambda d: d['stages'][2].update(width=8), 'stages[2].width is 8; there are scaling vectors for 16, 24'),
+        (dict(official=True), lambda d: d.update(resolution=40), 'tokens modulo 8; there are scaling vectors for'),
     ],
 )
 def test_widths_without_scaling_vectors(settings: dict[str, Any], change: Any, words: str) -> None:

@@ -286,7 +286,7 @@ def test_another_space_is_refused(family: Family, tmp_path: Path) -> None:
         if len(arch['stages']) < len(data['stages']):
             assert_refused(backbone, tmp_path / 'w.pth', f'holds {name}, but the backbone is an architecture of ')
         elif _larger(backbone, family):
-            assert_refused(backbone, tmp_path / 'w.pth', f'holds {name}, which an architecture of .* is no part of: ')
+            assert_refused(backbone, tmp_path / 'w.pth', f'holds {name}, of which an architecture .* is not a part: ')
 
 
 def _larger(backbone: ElasticBackbone, family: Family) -> bool:
@@ -323,7 +323,7 @@ def test_the_sentence_has_the_names_of_the_zoo(tmp_path: Path) -> None:
     path = tmp_path / 'w.pth'
     for note, message in (
         (tiny, r'holds autoformer-tiny, but the backbone is autoformer-small; stages\[0\].embed_dim: 192 → 384'),
-        (supernet, 'holds a supernet of autoformer-base, which autoformer-small is no part of: cls_token has shape'),
+        (supernet, 'holds a supernet of autoformer-base, of which autoformer-small is not a part: cls_token has shape'),
     ):
         torch.save(dict(state_dict=dict(cls_token=torch.ones(1)), meta=dict(vitnas=note)), path)
         with pytest.raises(CheckpointError, match=message):
@@ -421,7 +421,7 @@ def test_a_note_that_lies(tmp_path: Path) -> None:
     large, path = family.space.largest(), tmp_path / 'w.pth'
     small = fixed(family, family.space.smallest())
     torch.save(dict(state_dict=dict(small.state_dict()), meta=dict(vitnas=Note.of(family.elastic()).to_json())), path)
-    assert_refused(fixed(family, large), path, 'is no part of: the weights have no|too small')
+    assert_refused(fixed(family, large), path, 'is not a part: the weights have no|too small')
     torch.save(dict(state_dict=dict(family.elastic().state_dict()), meta=dict(vitnas=Note.of(small).to_json())), path)
     assert_refused(small, path, 'does not fit the backbone')
 

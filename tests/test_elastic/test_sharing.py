@@ -1,4 +1,4 @@
-"""Channels that a width uses: ordinal, bilateral, cyclic (ViTAS, Sec. 4, A.11, Tab. 16)."""
+"""Sharing patterns of channels: ordinal, bilateral, cyclic (ViTAS, Sec. 4, A.11, Tab. 16)."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Weights of NASViT's supernets in the published layout: what networks read is kept to the bit, others are refused."""
+"""NASViT's supernets in the published layout: all weights that networks read are kept to the bit, others refused."""
 
 from __future__ import annotations
 

@@ -80,12 +80,12 @@ def test_other_files_are_refused() -> None:
         return {key: tensor for key, tensor in official.items() if key != name}
 
     for state, words in (
-        ({**official, 'blocks.0.attn.gate': torch.zeros(1)}, 'blocks.0.attn.gate is none of its tensors'),
+        ({**official, 'blocks.0.attn.gate': torch.zeros(1)}, 'blocks.0.attn.gate is not one of its tensors'),
         (without('blocks.3.mlp.fc1.weight'), 'it lacks blocks.3.mlp.fc1.weight'),
         (without('pos_embed'), '^not a ViT-ResNAS checkpoint: it lacks pos_embed$'),
         (without('norm.bias'), r'norm.bias is missing; in a ViT-ResNAS of its other tensors it is \(40,\)'),
         ({**official, 'blocks.2.pos_embed': torch.zeros(1, 9, 32)}, r'blocks.2.pos_embed is \(1, 9, 32\); in a'),
-        ({'fc.weight': torch.zeros(2, 2)}, 'fc.weight is none of its tensors'),
+        ({'fc.weight': torch.zeros(2, 2)}, 'fc.weight is not one of its tensors'),
     ):
         with pytest.raises(CheckpointError, match=words):
             to_vitnas(state, HEAD_DIMS)
@@ -94,7 +94,7 @@ def test_other_files_are_refused() -> None:
     with pytest.raises(CheckpointError, match='backbone.norm0.weight has no place in the published layout'):
         to_official(network(small(), out_indices=(0, 2)), HEAD_DIMS)
     for wrong in (0, 7):
-        with pytest.raises(CheckpointError, match=f'which are no heads of {wrong}'):
+        with pytest.raises(CheckpointError, match=f'which is no multiple of the head size {wrong}'):
             find_arch(network(small()), (8, 12, wrong))
 
 

@@ -1,4 +1,4 @@
-"""A family of one's own: what CONTRIBUTING lists is all that it needs, also outside of this repository."""
+"""A custom family needs only the parts that CONTRIBUTING lists, also outside of this repository."""
 
 from __future__ import annotations
 

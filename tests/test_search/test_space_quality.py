@@ -298,7 +298,7 @@ def test_steps_are_checked_against_a_space() -> None:
     for name in ('heads', 'op'):
         with pytest.raises(VitnasError) as err:
             SpaceEvolution({'depth': 1, name: 1}).check(TOY)
-        assert str(err.value) == f'`steps` has {name}, but what can move in this space is depth, k, width'
+        assert str(err.value) == f'`steps` has {name}, but the dimensions that can move are depth, k, width'
     with pytest.raises(SpaceError, match='blocks offer different options'):
         SpaceEvolution(dict(k=1)).check(SMALL_SPACES['holes'])
 

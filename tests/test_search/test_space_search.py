@@ -278,7 +278,7 @@ def test_kernels_overlap_at_their_centres(tmp_path: Path) -> None:
     [
         (dict(iterations=-1), '`iterations` should be a whole number of at least 0, but got -1'),
         (dict(num_samples=0), '`num_samples` should be a whole number of at least 1, but got 0'),
-        (dict(evolution=dict(steps=dict(kernel_size=2))), '`steps` has kernel_size, but what can move'),
+        (dict(evolution=dict(steps=dict(kernel_size=2))), '`steps` has kernel_size, but the dimensions that can move'),
         (dict(evolution=dict(steps=STEPS['s3'], rounding='up')), '`rounding` should be one of floor, symmetric'),
         (dict(search=dict(type='vitnas.SupernetTrainLoop')), '`search` should be the config of a search loop'),
         (dict(search=dict(type='vitnas.RandomSearchLoop', evaluator=[])), '`search` should have `num_candidates`'),

@@ -1,4 +1,4 @@
-"""The command that converts AutoFormer's published checkpoints: what it writes, says and refuses."""
+"""The command that converts AutoFormer's published checkpoints: its files, output and errors."""
 
 import argparse
 import subprocess
@@ -87,7 +87,7 @@ def test_wrong_files_are_refused(official: dict[str, torch.Tensor], tmp_path: Pa
         assert not (tmp_path / 'out.pth').exists()
         return str(err.value)
 
-    assert 'layers.0.blocks is none of its tensors' in convert({'layers.0.blocks': torch.zeros(1)})
+    assert 'layers.0.blocks is not one of its tensors' in convert({'layers.0.blocks': torch.zeros(1)})
     few = {k: v for k, v in official.items() if not k.startswith('blocks.')}
     assert 'it lacks blocks.0.attn.qkv.weight' in convert(dict(model=few))
     where = 'in a supernet of autoformer-tiny it is'
@@ -109,12 +109,12 @@ def test_wrong_files_are_refused(official: dict[str, torch.Tensor], tmp_path: Pa
         assert f'{name} {message}' in convert(damaged)
     assert 'it lacks cls_token' in convert({**official, 'cls_token': torch.tensor(1.0)})
     (tmp_path / 'other.json').write_text('{"family": "toy", "stages": [{"width": [1]}]}')
-    assert 'which is none of an AutoFormer space' in convert(official, '--space', str(tmp_path / 'other.json'))
+    assert 'which does not match an AutoFormer space' in convert(official, '--space', str(tmp_path / 'other.json'))
     assert 'SpaceError' in convert(official, '--space', 'nope')
     assert 'neither a file nor an architecture of the zoo' in convert(official, '--arch', 'nope')
     shallow = {k: v for k, v in official.items() if not k.startswith('blocks.13.')}
-    assert 'width 256, depth 13, 4 heads, which is none of' in convert(shallow)
-    assert 'which is none of autoformer-small (width from 448' in convert(official, '--space', 'autoformer-small')
+    assert 'width 256, depth 13, 4 heads, which does not match' in convert(shallow)
+    assert 'which does not match autoformer-small (width from 448' in convert(official, '--space', 'autoformer-small')
     assert 'holds no state dict' in convert([1, 2])
     assert 'not a vitnas AutoFormer checkpoint: cls_token' in convert(official, '--to-official')
     odd = {**official, 'blocks.0.attn.qkv.weight': torch.zeros(100, 256)}

@@ -1,4 +1,4 @@
-"""The command that converts NASViT's supernets: averaged weights are found, models load what it writes."""
+"""The command that converts NASViT's supernets: it finds averaged weights, and models load its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that converts S3's checkpoints: what it writes, says and refuses."""
+"""The command that converts S3's checkpoints: its files, output and errors."""
 
 import json
 import subprocess
@@ -112,13 +112,13 @@ def test_files_of_other_networks_are_refused(official: State, ours: State, tmp_p
     """AutoFormer's, mmpretrain's Swin, Swin v2, ours in the wrong direction, and a part of a network."""
     other = AutoFormer(arch='autoformer-tiny').state_dict()
     state = autoformer.to_official({f'backbone.{name}': tensor for name, tensor in other.items()})
-    assert 'of the published layout: cls_token is none of its tensors' in refused(tmp_path, dict(model=state))
+    assert 'of the published layout: cls_token is not one of its tensors' in refused(tmp_path, dict(model=state))
     mm = MODELS.build(dict(type='mmpretrain.SwinTransformer', arch='tiny')).state_dict()
-    assert 'patch_embed.projection.weight is none of its tensors' in refused(tmp_path, mm)
+    assert 'patch_embed.projection.weight is not one of its tensors' in refused(tmp_path, mm)
     v2 = timm.create_model('swinv2_tiny_window8_256', pretrained=False).state_dict()
-    assert "of timm's layout: layers.0.blocks.0.attn.logit_scale is none" in refused(tmp_path, v2)
-    assert 'backbone.patch_embed.proj.weight is none of its tensors' in refused(tmp_path, ours)
-    assert 'not a vitnas S3 checkpoint: patch_embed.proj.weight is none' in refused(tmp_path, official, '--to-timm')
+    assert "of timm's layout: layers.0.blocks.0.attn.logit_scale is not one" in refused(tmp_path, v2)
+    assert 'backbone.patch_embed.proj.weight is not one of its tensors' in refused(tmp_path, ours)
+    assert 'not a vitnas S3 checkpoint: patch_embed.proj.weight is not one' in refused(tmp_path, official, '--to-timm')
     head = {name: tensor for name, tensor in official.items() if name.startswith('head')}
     assert 'it lacks layers.0.blocks.0.attn.qkv.weight' in refused(tmp_path, head)
     assert 'holds no state dict' in refused(tmp_path, [1, 2])
@@ -131,17 +131,17 @@ DAMAGES = [
     ('layers.1.blocks.1.mlp.fc2.bias', (7,), 'is (7,); in an S3 of its other tensors it is (96,)'),
     ('patch_embed.norm.weight', None, 'is missing; in an S3 of its other tensors it is (32,)'),
     ('patch_embed.proj.weight', (32, 1, 4, 4), 'is (32, 1, 4, 4); in an S3 of its other tensors it is (32, 3, 4, 4)'),
-    ('patch_embed.proj.weight', (32, 48), 'has shape (32, 48), which it has in no S3'),
-    ('layers.0.blocks.0.attn.qkv.weight', (100, 32), 'has shape (100, 32), which it has in no S3'),
-    ('layers.0.blocks.0.attn.qkv.bias', (), 'has shape (), which it has in no S3'),
+    ('patch_embed.proj.weight', (32, 48), 'has shape (32, 48), which no S3'),
+    ('layers.0.blocks.0.attn.qkv.weight', (100, 32), 'has shape (100, 32), which no S3'),
+    ('layers.0.blocks.0.attn.qkv.bias', (), 'has shape (), which no S3'),
     ('layers.0.blocks.0.attn.qkv.weight', (192, 32), 'is (192, 32); in an S3 of its other tensors it is (96, 32)'),
     ('layers.0.blocks.0.attn.proj.weight', (32, 64), 'is (32, 64); in an S3 of its other tensors it is (32, 32)'),
     ('layers.1.blocks.0.mlp.fc1.weight', (0, 96), 'mlp_ratio'),
-    ('layers.2.blocks.0.attn.relative_position_bias_table', (16, 2), 'has shape (16, 2), which it has in no S3'),
-    ('layers.2.blocks.0.attn.relative_position_bias_table', (24, 2), 'has shape (24, 2), which it has in no S3'),
-    ('layers.2.blocks.0.attn.relative_position_bias_table', (), 'has shape (), which it has in no S3'),
+    ('layers.2.blocks.0.attn.relative_position_bias_table', (16, 2), 'has shape (16, 2), which no S3'),
+    ('layers.2.blocks.0.attn.relative_position_bias_table', (24, 2), 'has shape (24, 2), which no S3'),
+    ('layers.2.blocks.0.attn.relative_position_bias_table', (), 'has shape (), which no S3'),
     ('layers.2.blocks.0.attn.relative_position_bias_table', None, 'it lacks layers.2.blocks.0.attn.relative_position'),
-    ('layers.1.downsample.norm.weight', (383,), 'has shape (383,), which it has in no S3'),
+    ('layers.1.downsample.norm.weight', (383,), 'has shape (383,), which no S3'),
     ('layers.1.downsample.reduction.weight', (64, 128), 'is (64, 128); in an S3 of its other tensors it is (64, 384)'),
     ('head.bias', None, 'is missing; in an S3 of its other tensors it is (5,)'),
     ('head.weight', (5, 32), 'is (5, 32); in an S3 of its other tensors it is (5, 64)'),

@@ -1,4 +1,4 @@
-"""The command that converts ViT-ResNAS's checkpoints: what it writes, says and refuses."""
+"""The command that converts ViT-ResNAS's checkpoints: its files, output and errors."""
 
 import subprocess
 import sys

@@ -74,7 +74,7 @@ def test_no_sampler_in_the_config(files: Path, train_cfg: object) -> None:
 
 def test_a_sampler_that_does_not_learn(files: Path) -> None:
     write_config(files, dict(sampler=dict(type='vitnas.UniformSampler')))
-    with pytest.raises(VitnasError, match=r'config.py is a UniformSampler, which learns nothing; give sampler='):
+    with pytest.raises(VitnasError, match=r'config.py is a UniformSampler, which does not learn; give sampler='):
         run(files)
 
 

@@ -1,3 +1,5 @@
+"""Pictures of architectures: every family is complete, texts do not overlap, and bars are in proportion."""
+
 import numpy as np
 import pytest
 

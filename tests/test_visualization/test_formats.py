@@ -1,3 +1,5 @@
+"""Numbers as people read them: costs, scores, durations and limits."""
+
 import math
 
 import pytest

@@ -1,3 +1,5 @@
+"""The Pareto picture: candidates, front, limits and baselines, also for degenerate searches."""
+
 import dataclasses
 import math
 

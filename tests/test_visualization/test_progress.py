@@ -1,3 +1,5 @@
+"""The progress picture: best so far and medians by generation, also with hardly any candidates."""
+
 import dataclasses
 
 import numpy as np

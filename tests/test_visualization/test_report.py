@@ -1,3 +1,5 @@
+"""The report of a search: well-formed, self-contained, safe with hostile strings, the same bytes each time."""
+
 import dataclasses
 import html.parser
 import json

@@ -1,3 +1,5 @@
+"""The picture of a sampler: costs and options of its draws by budget, for every space."""
+
 import numpy as np
 import pytest
 

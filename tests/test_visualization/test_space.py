@@ -1,3 +1,5 @@
+"""Pictures of a space search: moves of the choices, and distributions of the errors."""
+
 import dataclasses
 import math
 

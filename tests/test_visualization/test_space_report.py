@@ -1,3 +1,5 @@
+"""The report of a space search: well-formed, complete, and safe with hostile strings."""
+
 import dataclasses
 import html
 import re

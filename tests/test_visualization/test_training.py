@@ -1,3 +1,5 @@
+"""Training curves: one panel per metric, repeated rows, and malformed files."""
+
 import pytest
 
 from tests.test_visualization.made import report_csv

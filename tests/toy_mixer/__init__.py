@@ -1,3 +1,3 @@
-"""A family of one's own in one folder: an MLP-Mixer (Tolstikhin et al., 2021) of stages."""
+"""A custom family in one folder: an MLP-Mixer (Tolstikhin et al., 2021) of stages."""
 
 from .backbone import ToyMixer as ToyMixer

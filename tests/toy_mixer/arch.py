@@ -1,4 +1,4 @@
-"""ToyMixer's choices, and what its networks cost."""
+"""ToyMixer's choices and the cost of its networks."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ WINDOW = 4  # side of the windows in which tokens mix
 
 @dataclass(frozen=True, eq=False)
 class BlockChoices(Record):
-    """A block: hidden units of the MLP across tokens, and of the MLP across channels over the width of the stage."""
+    """Choices of a block: hidden units of the MLP across tokens, and ratio of those of the MLP across channels."""
 
     token_dim: int = whole()
     mlp_ratio: float = ratio('embed_dim')
@@ -21,7 +21,7 @@ class BlockChoices(Record):
 
 @dataclass(frozen=True, eq=False)
 class StageChoices(StageRecord):
-    """A stage."""
+    """Choices of a stage."""
 
     embed_dim: int = whole()
 
@@ -30,7 +30,7 @@ SCHEMA = Schema('toy_mixer', 'ToyMixer', stage=StageChoices, block=BlockChoices)
 
 
 def cost(network: NetworkRecord, size: tuple[int, int], num_classes: int, *, out_indices: tuple[int, ...]) -> Count:
-    """All convolutions and linear layers up to the last output, in the order of the forward pass."""
+    """Count convolutions and linear layers up to the last output, in the order of the forward pass."""
     stages, before, counted = network.stages, 0, []
     outs = [index % len(stages) for index in stage_indices('out_indices', out_indices, len(stages))]
     for s, (stage, (rows, columns)) in enumerate(zip(stages, stage_maps(size, PATCH, len(stages)))):
@@ -44,7 +44,7 @@ def cost(network: NetworkRecord, size: tuple[int, int], num_classes: int, *, out
 
 @per_block
 def block_costs(block: BlockChoices, width: int, size: tuple[int, int]) -> Count:
-    """The cost of a block on a map of a size, padded to whole windows where tokens mix."""
+    """Count a block on a map; for the mixing of tokens, the map is padded to whole windows."""
     hidden, tokens, cells = units(width, block.mlp_ratio), size[0] * size[1], WINDOW * WINDOW
     rows = width * padded_tokens(size, WINDOW) // cells  # one per channel and window
     across_tokens = add(linear(cells, block.token_dim, rows), linear(block.token_dim, cells, rows))

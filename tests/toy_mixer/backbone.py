@@ -14,7 +14,7 @@ from .arch import PATCH, SCHEMA, WINDOW, cost, units
 
 
 class Downsampling(nn.Module):
-    """Cells of side × side pixels, or tokens of the stage before, become one token each."""
+    """Turn each cell of side × side pixels, or of tokens of the stage before, into one token."""
 
     def __init__(self, inputs: int | Axis, embed: Axis, side: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class ToyMixer(StagedBackbone):
         return nn.ModuleDict(dict(entry=entry, blocks=blocks))
 
     def widths(self, network: NetworkRecord) -> Iterator[tuple[Axis, int]]:
-        """The width of each stage, and the hidden units of each block."""
+        """Yield the axis of each stage, and the axes of each block's hidden units."""
         for stage, embed, blocks in zip(network.stages, self.embeds, self.stage_blocks()):
             yield embed, stage.embed_dim
             for choices, block in zip(stage.blocks, blocks):
@@ -83,7 +83,7 @@ class ToyMixer(StagedBackbone):
                 yield block.hidden, units(stage.embed_dim, choices.mlp_ratio)
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Images (B, 3, H, W) → the features of each output, (B, C, H / stride, W / stride)."""
+        """Images (B, 3, H, W) → features of each output, (B, C, H / stride, W / stride)."""
         x, outs = x.permute(0, 2, 3, 1), {}
         for s, stage in enumerate(self.stages[: max(self.outs) + 1]):
             x = stage['entry'](x)

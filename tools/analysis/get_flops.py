@@ -39,7 +39,7 @@ SHAPES = {'mmdet': (800, 1280), 'mmseg': (512, 512)}
 """Scope → default height and width of images, as in most papers. Other scopes use 224 × 224."""
 
 PROPOSALS, MASK_ROIS = 1000, 100
-"""Number of boxes in every stage of a detector with proposals, and how many of them get masks.
+"""Number of boxes in every stage of a detector with proposals, and number of boxes with masks.
 
 Printed "FLOPs" use these numbers, from ``forward_dummy`` of mmdet 2.
 """

@@ -65,7 +65,7 @@ def load_sampler(cfg: Config, checkpoint: str) -> FocusSampler:
     sampler = ARCH_SAMPLERS.build(sampler_cfg)
     if not isinstance(sampler, FocusSampler):
         raise VitnasError(
-            f'train_cfg.sampler of {cfg.filename} is a {type(sampler).__name__}, which learns nothing; {wanted}'
+            f'train_cfg.sampler of {cfg.filename} is a {type(sampler).__name__}, which does not learn; {wanted}'
         )
     backbone = elastic_backbone(MODELS.build(model_config(cfg)))
     sampler.bind(backbone.space, pricer(cfg, backbone.price), 0)

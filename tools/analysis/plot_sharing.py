@@ -1,6 +1,6 @@
-"""Plot how widths share channels in the three patterns: ``plot_sharing.py --groups 10 --out sharing.png``.
+"""Plot the channels of each width in the three sharing patterns: ``plot_sharing.py --groups 10 --out sharing.png``.
 
-The output lists the starts of cyclic runs, and shows how even training times and influence are (ViTAS, Tab. 16).
+The output lists the starts of cyclic runs, and how even training times and influence are (ViTAS, Tab. 16).
 """
 
 from __future__ import annotations

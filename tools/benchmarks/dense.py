@@ -64,13 +64,13 @@ def runner(name: str, shape: tuple[int, int], train: bool) -> Callable[[], None]
 
 
 def executed(name: str, shape: tuple[int, int]) -> int:
-    """Executed multiply-accumulates of one image, counted on the meta device without computing anything."""
+    """Count the executed multiply-accumulates of one image on the meta device, without computing anything."""
     built = copy.deepcopy(network(name, train=False)).to('meta')
     return count_macs(built, torch.empty(1, 3, *shape, device='meta'))
 
 
 def priced(name: str, shape: tuple[int, int]) -> int:
-    """Multiply-accumulates by the papers' convention: without the relative positions' own products."""
+    """Count multiply-accumulates by the papers' convention: without the relative positions' own products."""
     built = network(name, train=False)
     return built.price(built.arch, shape).macs if isinstance(built, ElasticBackbone) else executed(name, shape)
 

@@ -55,7 +55,7 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed."""
+        """True if every check passed."""
         return not (self.lost or self.repeated or self.other_history or self.other_winner)
 
 
@@ -123,7 +123,7 @@ def await_evaluation(folder: Path, running: list[Any]) -> None:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    """Read the candidates in all journals of a folder as any reader would, without torn lines."""
+    """Read the candidates in all journals of a folder as any reader would, without incomplete lines."""
     found = {}
     for path in sorted((folder / 'run').glob('history*.jsonl')):
         content = path.read_bytes()
@@ -135,7 +135,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def _in_evaluation(folder: Path) -> bool:
-    """Whether a candidate was begun and not yet written, by the last note."""
+    """Return whether the last note is of a candidate that has begun and is not written yet."""
     return (folder / 'notes').read_text().rstrip().endswith('begun')
 
 

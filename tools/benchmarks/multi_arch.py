@@ -1,6 +1,6 @@
 """Measure the cost of training many architectures per step: ``python tools/benchmarks/multi_arch.py``.
 
-It prints the time of a training step (forward, backward, AdamW) for 1, 4 and 16 architectures that share a batch:
+It prints the time of a training step (forward, backward, AdamW) for 1, 4 and 16 architectures that split a batch:
 masked, sliced, and as separate passes with added gradients. The baseline is one architecture of the mean cost on the
 whole batch. Contenders take turns, and the result is the median ratio over the turns. So other load on the machine
 affects all of them.

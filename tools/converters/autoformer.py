@@ -1,12 +1,12 @@
-"""Convert AutoFormer's published checkpoints to vitnas and back, without losing a bit.
+"""Convert AutoFormer's published checkpoints to vitnas and back, bit for bit.
 
 python tools/converters/autoformer.py supernet-tiny.pth autoformer-tiny_supernet.pth
 python tools/converters/autoformer.py supernet-tiny.pth autoformer-tiny.pth --arch autoformer-tiny
 python tools/converters/autoformer.py autoformer-tiny_supernet.pth supernet-tiny.pth --to-official
 
-The result is a checkpoint of an ``ImageClassifier``; the backbone that runs it is printed. ``--arch`` keeps one
-architecture's part, and needs no ``official=True``. ``--to-official`` writes the qkv bias as it is stored, so it is
-for networks that were built with ``official=True``.
+The tool writes a checkpoint of an ``ImageClassifier`` and prints its backbone. ``--arch`` keeps the part of one
+architecture, which needs no ``official=True``. ``--to-official`` writes the qkv bias as it is stored. This is correct
+only for networks with ``official=True``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Command line of the converters: two files, errors in one sentence, and a report of what was written."""
+"""Command line of the converters: two files, errors in one sentence, and a report of the written file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from vitnas_core.utils.fileio import atomic_write
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
-    """A command line that takes a source and a target."""
+    """Make a command line that takes a source and a target."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('source', type=Path, help='checkpoint to read (.pth or .safetensors)')
     parser.add_argument('target', type=Path, help='checkpoint to write (.pth or .safetensors)')
@@ -30,7 +30,7 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def parse(parser: argparse.ArgumentParser, args: list[str] | None) -> argparse.Namespace:
-    """Read the command line, and refuse to write over the source."""
+    """Read the command line, and refuse to overwrite the source."""
     options = parser.parse_args(args)
     if options.source.resolve() == options.target.resolve():
         parser.error(f'the target is the source: {options.source}')
@@ -47,7 +47,7 @@ def refusing(source: Path) -> Iterator[None]:
 
 
 def finish(path: Path, state: dict[str, Tensor], cls: type[ElasticBackbone], settings: Mapping[str, Any]) -> None:
-    """Write weights in our layout with their backbone's note, and print the backbone of a config that runs them.
+    """Write weights in our layout with their backbone's note, and print the backbone of their config.
 
     Args:
         path: The target. An architecture without a name is written beside it.
@@ -72,7 +72,7 @@ def finish_foreign(path: Path, state: dict[str, Tensor], key: str = 'model') -> 
 
 
 def config_line(cls: type[ElasticBackbone], settings: Mapping[str, Any]) -> str:
-    """The backbone of a config, in one line."""
+    """Spell the backbone of a config in one line."""
     arguments = ', '.join(f'{name}={value!r}' for name, value in settings.items())
     return f"backbone: dict(type='vitnas.{cls.__name__}', {arguments})"
 

@@ -3,11 +3,11 @@
 python tools/converters/nasvit.py nasvit_supernet.pth nasvit.pth
 python tools/converters/nasvit.py nasvit.pth nasvit_supernet.pth --to-official
 
-The result is a checkpoint of an ``ImageClassifier`` whose backbone is
-``dict(type='vitnas.NASViT', space='nasvit', official=True)``; of a published file, the averaged weights are taken. What
-the published network never reads has no place in ours: copies of batch-norm statistics, scaling vectors of depths and
-sizes that the space does not have, positions of maps that are larger than its own, convolutions of residuals that keep
-their width. On the way back these get the values that they begin with.
+The tool writes a checkpoint of an ``ImageClassifier`` with the backbone
+``dict(type='vitnas.NASViT', space='nasvit', official=True)``. From a published file, it takes the averaged weights. It
+drops tensors that the published network never reads: copies of batch-norm statistics, scaling vectors of depths and
+sizes outside the space, positions of maps larger than its own, and convolutions of residuals that keep their width. On
+the way back, these get their initial values.
 """
 
 from __future__ import annotations

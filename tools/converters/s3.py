@@ -5,10 +5,10 @@ python tools/converters/s3.py swin_s3_tiny_224.safetensors s3-t.pth
 python tools/converters/s3.py s3-t.pth S3-T.pth --to-official
 python tools/converters/s3.py s3-t.pth swin_s3_tiny_224.safetensors --to-timm
 
-Which of the two layouts a file has is seen from its names. The result is a checkpoint of an ``ImageClassifier``; the
-backbone that runs it is printed, and where the zoo has no name for its architecture, that is written beside the
-target. Every bit of the parameters is kept; buffers of indices and masks, which follow from the image size, are not.
-A Swin of these layouts is converted, too: it is an S3 with other windows.
+The names in a file show which of the two layouts it has. The tool writes a checkpoint of an ``ImageClassifier`` and
+prints its backbone. If the zoo has no name for the architecture, the tool writes it beside the target. Parameters are
+kept bit for bit. Buffers, i.e. indices and masks, are dropped: they follow from the image size. A Swin of these layouts
+is converted, too: it is an S3 with other windows.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 python tools/converters/twins.py twins-svt-small_3rdparty_8xb128_in1k.pth twins-svt-s.pth --arch twins-svt-s
 python tools/converters/twins.py twins-svt-s.pth svt-small.pth --arch twins-svt-s --to-mmpretrain
 
-The result is a checkpoint of an ``ImageClassifier``; the backbone that runs it is printed. mmpretrain's should have
-``qkv_bias=True``, as its published ones have. Every bit is kept.
+The tool writes a checkpoint of an ``ImageClassifier`` and prints its backbone. mmpretrain's network should have
+``qkv_bias=True``, as in its published files. Weights are kept bit for bit.
 """
 
 from __future__ import annotations

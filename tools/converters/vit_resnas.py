@@ -4,9 +4,9 @@ python tools/converters/vit_resnas.py vit_resnas_tiny.pth vit-resnas-tiny.pth
 python tools/converters/vit_resnas.py vit_res_tiny.pth vit-res-tiny.pth --head-dims 64 64 64
 python tools/converters/vit_resnas.py vit-resnas-tiny.pth vit_resnas_tiny.pth --to-official
 
-The result is a checkpoint of an ``ImageClassifier``; the backbone that runs it is printed. Its architecture is written
-beside the target where the zoo has no name for it. Every bit is kept. A file does not say how large heads are; those
-that were published have 32, 48 and 64 channels in the three stages, but for ViT-Res-Tiny.
+The tool writes a checkpoint of an ``ImageClassifier`` and prints its backbone. If the zoo has no name for the
+architecture, the tool writes it beside the target. Weights are kept bit for bit. A file does not show the size of its
+heads. In the published ones, heads have 32, 48 and 64 channels in the three stages, except in ViT-Res-Tiny.
 """
 
 from __future__ import annotations

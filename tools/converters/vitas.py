@@ -4,9 +4,9 @@ python tools/converters/vitas.py ViTAS_4.9G.pth vitas-deit-b.pth --arch vitas-de
 python tools/converters/vitas.py superformer.pth vitas-deit-tiny.pth --space vitas-deit-tiny --sharing bilateral
 python tools/converters/vitas.py vitas-deit-b.pth ViTAS_4.9G.pth --arch vitas-deit-b --to-official
 
-The result is a checkpoint of an ``ImageClassifier`` whose backbone has ``official=True``, which is printed. A file does
-not say how many heads there are, so it has to be told; nor whether a superformer was trained from both ends (BCNet) or
-from one (AutoSlim, ``--sharing ordinal``). Every bit is kept.
+The tool writes a checkpoint of an ``ImageClassifier`` and prints its backbone, which has ``official=True``. A file does
+not show the number of heads, so ``--arch`` or ``--space`` has to give it. Nor does it show whether a superformer was
+trained from both ends (BCNet) or from one (AutoSlim, ``--sharing ordinal``). Weights are kept bit for bit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What searchable backbones of all families have in common; the families' own are importable from here, too."""
+"""Base classes and common parts of the searchable backbones; the families' classes are importable from here, too."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""``ElasticBackbone``: what every searchable backbone can do."""
+"""``ElasticBackbone``: base class of all searchable backbones."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .mixed import Mixture, run_sides, run_sliced
 from .module import ArchRef, ElasticModule
 
 FAMILIES: dict[str, type[ElasticBackbone]] = {}
-"""Family name of architecture files → backbone. A class with a ``schema`` enters itself when it is defined."""
+"""Family name of architecture files → backbone. A class with a ``schema`` registers itself when it is defined."""
 
 
 class ElasticBackbone(ElasticModule):
-    """A backbone that runs any architecture of its space; a fixed network is a space of one.
+    """A backbone that runs any architecture of its space; a fixed network has a space of one architecture.
 
-    A family builds layers between axes in the order in which an image passes them, calls :meth:`set_outputs`, ends its
-    constructor with ``self.set_arch(self.space.largest())``, and implements :meth:`widths`, :meth:`stage_blocks` and
-    :meth:`run`. Further methods are for what is special: :meth:`check_weights`, :meth:`entry` with
+    A family builds layers between axes in the order of its forward pass, calls :meth:`set_outputs`, and ends its
+    constructor with ``self.set_arch(self.space.largest())``. It implements :meth:`widths`, :meth:`stage_blocks` and
+    :meth:`run`. Other methods are overridden only for special cases: :meth:`check_weights`, :meth:`entry` with
     :meth:`entry_modules`, :meth:`why_not_masked`, :meth:`why_not_sorted`, :meth:`fit_positions`,
     :meth:`priced_size`.
 
@@ -35,10 +35,10 @@ class ElasticBackbone(ElasticModule):
     """
 
     global_pool: ClassVar[str] = 'avg'
-    """What its classifiers read: the mean over the last map, ``'avg'``, or the class token, ``'token'``."""
+    """Input of its classifiers: ``'avg'``, the mean over the last map, or ``'token'``, the class token."""
 
     resolved_settings: ClassVar[tuple[str, ...]] = ()
-    """Settings that a supernet works out by itself and its extracted networks are built with."""
+    """Settings that a supernet resolves by itself and passes on to its extracted networks."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__(given)
@@ -46,7 +46,7 @@ class ElasticBackbone(ElasticModule):
         self.strides: tuple[int, ...] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Enter a family in :data:`FAMILIES`.
+        """Register a family in :data:`FAMILIES`.
 
         Raises:
             VitnasError: Another class has the name of this family.
@@ -54,36 +54,36 @@ class ElasticBackbone(ElasticModule):
         super().__init_subclass__(**kwargs)
         if 'schema' in cls.__dict__:
             names = [f'{known.__module__}.{known.__qualname__}' for known in (FAMILIES.get(cls.family, cls), cls)]
-            if names[0] != names[1]:  # a module that is loaded again, as in a notebook, replaces its own class
+            if names[0] != names[1]:  # reloading a module, as in a notebook, replaces its own class
                 raise VitnasError(f'family {cls.family!r} of {names[1]} is taken by {names[0]}; name it otherwise')
             FAMILIES[cls.family] = cls
 
-    # what a family writes
+    # written by a family
 
     @abstractmethod
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
-        """The modules of each stage's blocks, at the positions that they have in an architecture."""
+        """The modules of each stage's blocks, at their positions in an architecture."""
 
     @abstractmethod
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What :meth:`entry` made → the features of what is active; see :meth:`forward`."""
+        """Compute the features of the active architecture from the output of :meth:`entry`; see :meth:`forward`."""
 
     def entry_modules(self) -> tuple[nn.Module, ...]:
         """The modules that :meth:`entry` runs: the same for every architecture, on all samples of a batch."""
         return ()
 
     def entry(self, x: Tensor) -> Tensor:
-        """Images → what all architectures have in common of them."""
+        """Compute the part of the forward pass that all architectures have in common."""
         return x
 
     def why_not_masked(self) -> str:
-        """Which setting makes architectures differ by more than a masked pass can express; ``''`` if none."""
+        """Return the reason why the settings rule out a masked pass; ``''`` if they allow it."""
         return ''
 
     # outputs
 
     def set_outputs(self, axes: Sequence[Axis], strides: Sequence[int]) -> None:
-        """Say which channels each output has, and how many image pixels one of its pixels stands for."""
+        """Set the axis and the stride of each output."""
         self.output_axes, self.strides = tuple(axes), tuple(strides)
 
     def out_channels(self, arch: ArchRef | None = None) -> tuple[int, ...]:
@@ -94,31 +94,31 @@ class ElasticBackbone(ElasticModule):
         return tuple(widths[axis] for axis in self.output_axes)
 
     def out_masks(self, arch: ArchRef) -> tuple[Tensor, ...]:
-        """Which channels of each output are not zero for an architecture, one boolean per channel."""
+        """Masks of the channels of each output that an architecture fills, one boolean per channel."""
         return tuple(axis.active(width) for axis, width in zip(self.output_axes, self.out_channels(arch)))
 
     def out_strides(self) -> tuple[int, ...]:
         """Stride of each output; a map of an H × W image has ceil(H / stride) × ceil(W / stride) pixels."""
         return self.strides
 
-    # several architectures, both sides of a pattern
+    # several architectures; both sides of a pattern
 
     def set_archs(self, archs: Sequence[ArchRef], way: str = 'auto', interleaved: bool = False) -> None:
-        """Share the samples of the next batches among several architectures, until :meth:`set_arch`.
+        """Split the samples of the next batches among several architectures, until :meth:`set_arch`.
 
-        One forward pass then gives what each architecture gives for its own samples, in the order of the batch, and
-        one backward pass the sum of their gradients.
+        One forward pass then returns the features of each sample under its own architecture, in the order of the batch.
+        One backward pass gives the sum of the architectures' gradients.
 
         Args:
-            archs: The architectures; each gets as many samples as the others, give or take one.
-            way: ``'sliced'``: one after another, each at its own width; ``'masked'``: all at once at full width,
-                with zeros in the channels that a sample's architecture lacks; ``'auto'``: sliced on a CPU and where
-                :meth:`why_not_masked` has a reason, masked elsewhere. Defaults to ``'auto'``.
+            archs: The architectures. Their numbers of samples differ by at most one.
+            way: ``'sliced'`` runs them one after another, each at its own width. ``'masked'`` runs all at once at full
+                width, with zeros in the channels that a sample's architecture lacks. ``'auto'`` is sliced on a CPU or
+                if :meth:`why_not_masked` gives a reason, masked otherwise. Defaults to ``'auto'``.
             interleaved: Whether sample r has architecture r mod n. Defaults to False: neighbours have the same.
 
         Raises:
-            VitnasError: ``archs`` is empty, ``way`` is invalid, or the settings do not allow it.
-            ArchError: One does not fit the weights; what was active stays.
+            VitnasError: ``archs`` is empty, ``way`` is invalid, or the settings rule it out.
+            ArchError: An architecture does not fit the weights; the active one stays.
         """
         loaded = [self.load(arch) for arch in archs]
         mixture = Mixture(tuple(a for a, _ in loaded), tuple(n for _, n in loaded), way, interleaved)
@@ -129,11 +129,11 @@ class ElasticBackbone(ElasticModule):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Features of (B, 3, H, W), one per ``out_index``, at full width with zeros in inactive channels.
 
-        Maps are contiguous: mmcv's RoIAlign reads memory as (B, C, H, W) whatever the strides, and a convolution hands
-        other strides on.
+        Maps are contiguous: mmcv's RoIAlign reads memory as (B, C, H, W) and ignores strides, while a convolution
+        passes other strides on.
 
         Raises:
-            VitnasError: The images have another shape.
+            VitnasError: The input is not of shape (B, 3, H, W).
         """
         if x.ndim != 4 or x.shape[1] != 3:
             raise VitnasError(f'images should have shape (B, 3, H, W), but got {tuple(x.shape)}')
@@ -146,28 +146,28 @@ class ElasticBackbone(ElasticModule):
             return self.run(x)
 
     def get_layer_depth(self, param_name: str, prefix: str = '') -> tuple[int, int]:
-        """The depth of a weight and the number of depths, as mmpretrain's layer-wise learning rates ask for them.
+        """Return the depth of a weight and the number of depths, for mmpretrain's layer-wise learning rates.
 
         Args:
-            param_name: Its name in the whole model.
-            prefix: Where the backbone is in it, e.g. ``'backbone.'``. Defaults to ``''``.
+            param_name: Name of the weight in the whole model.
+            prefix: Prefix of the backbone in this name, e.g. ``'backbone.'``. Defaults to ``''``.
         """
         depths, count = layer_depths(self)
         return depths.get(param_name.removeprefix(prefix), count - 1), count
 
     @classmethod
     def priced_size(cls, arch: ArchRef, input_size: Any, out_indices: Sequence[int] | None = None) -> tuple[int, int]:
-        """(height, width) of the image that a price holds for, where a family resizes images by itself."""
+        """(height, width) of the image for which a price holds; for families that resize images themselves."""
         return checks.size('input_size', input_size)
 
 
 def unwrap(model: Any) -> Any:
-    """The model itself, without its distributed wrapper."""
+    """Return the model without its distributed wrapper."""
     return model.module if is_model_wrapper(model) else model
 
 
 def elastic_backbone(model: nn.Module) -> ElasticBackbone:
-    """The elastic backbone of a model, wherever it stands in it (also inside a distributed wrapper).
+    """Return the elastic backbone of a model, at any place in it (also inside a distributed wrapper).
 
     Raises:
         VitnasError: The model has none, or several.

@@ -1,4 +1,4 @@
-"""How deep the weights of a backbone lie, for learning rates that differ by layer."""
+"""Depths of a backbone's weights, for layer-wise learning rates."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def layer_depths(backbone: ElasticBackbone) -> tuple[dict[str, int], int]:
-    """The depth of each weight, by name, and the number of depths.
+    """Return the depth of each weight, by name, and the number of depths.
 
-    0 lies before the first block, then each block has a depth of its own, and one more lies behind the last, which is
-    counted also where nothing is there. What lies between two blocks, such as the merging of patches, counts to the one
-    behind it.
+    Depth 0 is everything before the first block. Each block has its own depth. Everything behind the last block has one
+    more, which is counted even if nothing is there. Weights between two blocks, such as the merging of patches, belong
+    to the second one.
     """
     names = {id(module): name for name, module in backbone.named_modules()}
     blocks = [f'{names[id(block)]}.' for blocks in backbone.stage_blocks() for block in blocks]
@@ -35,7 +35,7 @@ def layer_depths(backbone: ElasticBackbone) -> tuple[dict[str, int], int]:
 
 
 def position_weights(backbone: nn.Module) -> set[str]:
-    """Names of tokens, position tables and scaling vectors: what is in no linear layer, convolution or norm."""
+    """Names of tokens, position tables and scaling vectors: weights outside linear layers, convolutions and norms."""
     layers = (nn.Linear, nn.Conv2d, nn.LayerNorm, _BatchNorm)
     known = {
         id(parameter)

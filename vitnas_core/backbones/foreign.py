@@ -1,6 +1,6 @@
 """Foreign checkpoints: safe reading, renaming, and checks against one of our networks.
 
-The ``weights.py`` of each family builds on it. No other module imports it, so nothing pays for it before a conversion.
+The ``weights.py`` of each family builds on it. No other module imports it, so it costs nothing before a conversion.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read(path: str | os.PathLike, keys: Sequence[str] = ('model', 'state_dict'))
 
 
 def digest(state: Mapping[str, Tensor]) -> str:
-    """Fingerprint of a state dict: names, shapes, types and every bit, in any order."""
+    """Return the fingerprint of a state dict: names, shapes, types and every bit, in any order."""
     sha = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()
@@ -68,12 +68,12 @@ def digest(state: Mapping[str, Tensor]) -> str:
 
 
 def count_numbered(pattern: str, names: Iterable[str]) -> int:
-    """One more than the largest number that ``pattern`` captures at the start of a name; 0 without a match."""
+    """Return one more than the largest number that ``pattern`` captures at the start of a name; 0 without a match."""
     return 1 + max((int(match[1]) for match in (re.match(pattern, name) for name in names) if match), default=-1)
 
 
 def axis_size(state: Mapping[str, Tensor], name: str, axis: int) -> int:
-    """Size of one axis of a tensor; 0 if there is no such tensor or axis."""
+    """Return the size of one axis of a tensor; 0 if there is no such tensor or axis."""
     return state[name].shape[axis] if name in state and -state[name].ndim <= axis < state[name].ndim else 0
 
 
@@ -97,7 +97,7 @@ def by_kind(qkv: Tensor, head_dim: int) -> Tensor:
 
 @contextlib.contextmanager
 def building(what: str) -> Iterator[None]:
-    """Build backbones without memory, on the meta device; one that cannot be built means that the input is wrong.
+    """Build backbones without memory, on the meta device; a failed build means that the input is wrong.
 
     Args:
         what: What the input should be, e.g. ``'an S3 checkpoint'``.
@@ -115,10 +115,10 @@ def building(what: str) -> Iterator[None]:
 def classifier_shapes(
     state: Mapping[str, Tensor], backbone: ElasticBackbone, heads: Sequence[str] = ('head.fc',)
 ) -> dict[str, Tensor]:
-    """Names and shapes of a classifier: those of a backbone, and of the linear heads that a state dict has.
+    """Return names and shapes of a classifier: those of a backbone, and of the linear heads in a state dict.
 
     Args:
-        state: Weights in our layout, which show the heads and their numbers of classes.
+        state: Weights in our layout. They show the heads and their numbers of classes.
         backbone: The network.
         heads: Names of heads that a classifier of this family may have. Defaults to the one of mmpretrain.
     """
@@ -155,7 +155,7 @@ def check_shapes(
 def split(
     state: Mapping[str, Tensor], table: Mapping[str, Sequence[str]], backbone: ElasticBackbone, who: str
 ) -> dict[str, Tensor]:
-    """Rename the tensors of a foreign classifier to ours; split those that are several here along their first axis.
+    """Rename the tensors of a foreign classifier to ours; split fused tensors along their first axis.
 
     Args:
         state: The foreign weights.
@@ -169,7 +169,7 @@ def split(
     own, converted = backbone.state_dict(), dict[str, Tensor]()
     for name, tensor in state.items():
         if name not in table:
-            raise CheckpointError(f'not {who}: {name} is none of its tensors')
+            raise CheckpointError(f'not {who}: {name} is not one of its tensors')
         sizes = [len(own[ours.removeprefix('backbone.')]) for ours in table[name]] if len(table[name]) > 1 else []
         if sizes and tensor.shape[:1] != (sum(sizes),):
             raise CheckpointError(f'{name} has shape {tuple(tensor.shape)}; in this network it has {sum(sizes)} rows')

@@ -1,7 +1,7 @@
-"""``Active``: what a backbone runs now, one architecture or several that share a batch.
+"""``Active``: the active architecture of a backbone, or several architectures that split a batch.
 
-Several share it in one of two ways: *sliced*, one after another, each at its own width on its own samples; or *masked*,
-all at once at full width, with zeros in the channels that a sample's architecture lacks.
+Several architectures split a batch in one of two ways. *Sliced*: one after another, each at its own width on its own
+samples. *Masked*: all at once at full width, with zeros in the channels that a sample's architecture lacks.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from .module import ElasticModule
 
 WAYS = ('auto', 'sliced', 'masked')
-"""How architectures may share a pass."""
+"""Ways to run several architectures in one pass."""
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Which architectures share the samples of a batch, and how.
+    """Several architectures that split the samples of a batch.
 
     Args:
         archs: The architectures.
         networks: Their typed choices.
-        way: ``'sliced'``, ``'masked'``, or ``'auto'``: sliced on a CPU and where the backbone cannot be masked, masked
-            elsewhere.
-        interleaved: Whether sample r has architecture r mod n, as in ViT-ResNAS's code; else each has neighbours.
+        way: ``'sliced'``, ``'masked'``, or ``'auto'``: sliced on a CPU or if the backbone cannot be masked, masked
+            otherwise.
+        interleaved: Whether sample r has architecture r mod n, as in ViT-ResNAS's code. Otherwise, neighbours have the
+            same one.
 
     Raises:
         VitnasError: ``archs`` is empty or ``way`` is invalid.
@@ -48,24 +49,24 @@ class Mixture:
 
     def __post_init__(self) -> None:
         if not self.archs:
-            raise VitnasError('a batch should be shared among at least one architecture, but got none')
+            raise VitnasError('`archs` should have at least one architecture, but got none')
         if self.way not in WAYS:
             raise VitnasError(f'`way` should be one of {", ".join(WAYS)}, but got {self.way!r}')
 
     def sliced(self, backbone: ElasticBackbone, device: torch.device) -> bool:
-        """Whether the architectures run one after another on a device; else all at once, masked."""
+        """Return whether the architectures run one after another on a device; otherwise masked, all at once."""
         if self.way == 'auto':
             return device.type == 'cpu' or bool(backbone.why_not_masked())
         return self.way == 'sliced'
 
     def owners(self, batch: int) -> list[int]:
-        """Which architecture each sample has; parts differ by at most one, and may be empty in a small batch."""
+        """Index of each sample's architecture. Parts differ by at most one sample; some are empty in a small batch."""
         count = len(self.archs)
         return [row % count if self.interleaved else row * count // batch for row in range(batch)]
 
 
 class Active:
-    """What a backbone runs now.
+    """The active state of a backbone.
 
     Args:
         arch: The active architecture.
@@ -75,13 +76,13 @@ class Active:
     def __init__(self, arch: Arch, network: Any) -> None:
         self.arch, self.network = arch, network
         self.mixture: Mixture | None = None
-        """The architectures that share the next batches."""
+        """The architectures that split the next batches."""
         self._owners: list[int] = []
         self._device = torch.device('cpu')
 
     @property
     def archs(self) -> tuple[Arch, ...]:
-        """The architectures of the samples that run now: the active one, or all that share a masked pass."""
+        """The architectures that are running: the active one, or all of a masked pass."""
         return self.mixture.archs if self._owners and self.mixture else (self.arch,)
 
     @property
@@ -95,13 +96,13 @@ class Active:
         self.arch, self.network = arch, network
 
     def depth(self, stage: int) -> int:
-        """How many blocks a stage has; where samples differ, the most."""
+        """Number of blocks of a stage; the largest one if samples differ."""
         return max(len(network.stages[stage].blocks) for network in self._networks)
 
     def value(self, stage: int, block: int, name: str) -> Any:
-        """What the active block chooses: one value or, where the samples of a masked pass differ, one per sample.
+        """Value of a choice of the active block; one value per sample if the samples of a masked pass differ.
 
-        None where the block is absent; a sample that lacks it goes along with the largest value.
+        None if the block is absent. A sample that lacks the block gets the largest value.
         """
         found = [getattr(_block(network, stage, block), name, None) for network in self._networks]
         present = [value for value in found if value is not None]
@@ -111,7 +112,7 @@ class Active:
         return [filled[owner] for owner in self._owners]
 
     def pass_block(self, module: nn.Module, stage: int, block: int, x: Tensor, *args: Any) -> Tensor:
-        """Send samples through a block if their architecture has it."""
+        """Run a block on the samples whose architecture has it."""
         present = [_block(network, stage, block) is not None for network in self._networks]
         if not any(present):
             return x
@@ -121,12 +122,12 @@ class Active:
         return torch.where(kept, module(x, *args), x)
 
     def _each(self, values: Sequence[Any]) -> Tensor:
-        """What each sample has of something that each architecture has."""
+        """Repeat one value per architecture for each of its samples."""
         return torch.tensor([values[owner] for owner in self._owners], device=self._device)
 
     @contextlib.contextmanager
     def masked(self, backbone: ElasticBackbone, x: Tensor) -> Iterator[None]:
-        """Set all axes to their full width, with a mask of what each sample has; as before afterwards."""
+        """Set all axes to their full width, with the masks of the samples; restore them afterwards."""
         mixture = self.mixture
         assert mixture is not None
         self._owners, self._device = mixture.owners(len(x)), x.device
@@ -135,7 +136,7 @@ class Active:
         made: dict[tuple[int, ...], Tensor] = {}
         try:
             for axis in axes:
-                # Of a block that a sample lacks nothing is used: any width will do, but a norm must not divide by zero.
+                # A sample does not use the outputs of blocks it lacks: any width works, but norms must not divide by 0.
                 wanted = [own.get(axis, axis.most) for own in widths]
                 key = (axis.most, *wanted)
                 if key not in made:
@@ -150,13 +151,13 @@ class Active:
 
 
 def _block(network: Any, stage: int, block: int) -> Any:
-    """The choices of a block, None where the architecture lacks it."""
+    """Return the choices of a block, None if the architecture lacks it."""
     blocks = network.stages[stage].blocks
     return blocks[block] if block < len(blocks) else None
 
 
 def run_sides(backbone: ElasticBackbone, x: Tensor) -> tuple[Tensor, ...]:
-    """Run what is active, and sum both sides while a bilateral pattern is trained (BCNet: one loss on the sum)."""
+    """Run the active architecture; sum both sides while a bilateral pattern is trained (BCNet: one loss on the sum)."""
     if not backbone.training or not backbone.pattern.two_sided:
         return backbone.run(x)
     runs = [backbone.run(x) for _ in backbone.pattern.each_side()]
@@ -164,7 +165,7 @@ def run_sides(backbone: ElasticBackbone, x: Tensor) -> tuple[Tensor, ...]:
 
 
 def run_sliced(backbone: ElasticBackbone, x: Tensor, mixture: Mixture) -> tuple[Tensor, ...]:
-    """Run each architecture on its samples of what the entry made; outputs are in the order of the batch."""
+    """Run each architecture on its samples of the entry's output; return outputs in the order of the batch."""
     owners = mixture.owners(len(x))
     parts, order = [], []
     with _pools(backbone):
@@ -185,7 +186,7 @@ def run_sliced(backbone: ElasticBackbone, x: Tensor, mixture: Mixture) -> tuple[
 
 @contextlib.contextmanager
 def _pools(backbone: ElasticBackbone) -> Iterator[None]:
-    """Let layers gather the gradients of their slices; as before afterwards, and at the architecture of before."""
+    """Let layers gather the gradients of their slices; restore layers and architecture afterwards."""
     arch, network = backbone.active.arch, backbone.active.network
     layers = [
         module

@@ -1,4 +1,4 @@
-"""``ElasticModule``: a part of a model that runs any architecture of its space; a fixed one is a space of one."""
+"""``ElasticModule``: a part of a model that runs any architecture of its space."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ArchRef = Arch | Mapping[str, Any] | str | Path
 SpaceRef = SearchSpace | Mapping[str, Any] | str | Path
 
 PRETRAINED = ('Pretrained', PretrainedInit)
-"""What ``type`` of an ``init_cfg`` says for the weights of a file."""
+"""Values of ``type`` in an ``init_cfg`` that load a weight file."""
 
 CHECKS: dict[str, checks.Check] = {
     'img_size': checks.size,
@@ -39,43 +39,43 @@ CHECKS: dict[str, checks.Check] = {
     'scaling': checks.flag,
     'official': checks.flag,
 }
-"""The check of each setting that means the same in every family."""
+"""Check of each setting that means the same in every family."""
 
 _NO_SETTINGS = ('self', 'arch', 'space', 'init_cfg')
 
 
 class ElasticModule(BaseModule):
-    """A part of a model that runs any architecture of its space.
+    """A part of a model that runs any architecture of its space; a fixed one has a space of one architecture.
 
-    A subclass names its ``schema`` and its ``cost_of``, builds layers between axes in the order in which data pass
-    them, and implements :meth:`widths` and ``forward``. Its settings are stated once, in the signature of its
-    constructor, which hands ``locals()`` on.
+    A subclass sets ``schema`` and ``cost_of``, builds layers between axes in the order of its forward pass, and
+    implements :meth:`widths` and ``forward``. Its settings are stated once, in the signature of its constructor, which
+    passes ``locals()`` on.
 
     Args:
-        given: The arguments of the subclass's constructor, ``arch``, ``space`` and ``init_cfg`` among them.
+        given: Arguments of the subclass's constructor, including ``arch``, ``space`` and ``init_cfg``.
 
     Raises:
         VitnasError: Both or neither of ``arch`` and ``space`` are given, they are of another family, or a setting is
-            not valid.
+            invalid.
     """
 
     schema: ClassVar[Schema]
-    """The choices of the family."""
+    """Choices of the family."""
 
     cost_of: ClassVar[Callable[..., Count]]
-    """Counts a network: ``(network, size, num_classes, *, setting, …)``."""
+    """Counts the parameters and MACs of a network: ``(network, size, num_classes, *, setting, …)``."""
 
     family: ClassVar[str]
-    """What ``family`` says in the files of its architectures."""
+    """Value of ``family`` in architecture files."""
 
     defaults: ClassVar[dict[str, Any]]
-    """The settings and their defaults, as the signature of the constructor states them."""
+    """Settings and their defaults, from the signature of the constructor."""
 
     cost_settings: ClassVar[tuple[str, ...]]
-    """The settings that the cost depends on."""
+    """Settings that the cost depends on."""
 
     cost_defaults: ClassVar[dict[str, Any]]
-    """Their defaults, as they are used."""
+    """Checked defaults of :attr:`cost_settings`."""
 
     checks: ClassVar[Mapping[str, checks.Check]] = {}
     """Checks of the settings that only this family has."""
@@ -84,16 +84,16 @@ class ElasticModule(BaseModule):
     """Settings of a supernet that do not rebuild a fixed network."""
 
     weight_settings: ClassVar[tuple[str, ...]] = ()
-    """Settings that change what the same weights compute, so that a checkpoint's should be the same."""
+    """Settings that change what the same weights compute; those of a checkpoint should be the same."""
 
     supernet_settings: ClassVar[tuple[str, ...]] = ('sharing',)
-    """Settings, where it has them, that tell how the weights of a supernet are shared."""
+    """Settings that control weight sharing in a supernet; ignored if the module lacks them."""
 
     output_weights: ClassVar[tuple[str, ...]] = ()
-    """How the names of weights begin that belong to one output alone."""
+    """Prefixes of the names of weights that belong to one output only."""
 
     is_init: bool
-    """Whether :meth:`init_weights` has run; mmengine's property declares no type."""
+    """True after :meth:`init_weights` has run; mmengine's property declares no type."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__(given['init_cfg'])
@@ -115,19 +115,19 @@ class ElasticModule(BaseModule):
         self.schema.check_space(self.space)
         self.space = self.schema.typed(self.space)
         self.largest: Any = self.schema.read(self.space.largest())
-        """The typed choices of the largest architecture, which size the weights."""
+        """Typed choices of the largest architecture, which size the weights."""
         self.limits = Limits.of_space(self.schema, self.space)
         shared = Pattern(self.settings.get('sharing', PREFIX))
         self.pattern = shared if self.space.size() > 1 else Pattern()
-        """How architectures of different widths share channels; a fixed network, which shares none, has one side."""
+        """Sharing pattern of the channels of different widths; a fixed network shares none and has one side."""
         self.axes: Axes = {}
-        """The axes of its own tables, by name."""
+        """Axes of its own tables, by name."""
         self.positions: dict[str, PositionTable] = {}
-        """Its tables of absolute positions, by name."""
+        """Grids of its tables of absolute positions, by name."""
         self.active = Active(self.space.largest(), self.largest)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take the names of the family and of the settings that its cost depends on from where they are stated."""
+        """Set the name of the family from the schema, and the cost settings from the signature of ``cost_of``."""
         super().__init_subclass__(**kwargs)
         if 'schema' in cls.__dict__:
             cls.family = cls.schema.family
@@ -139,35 +139,35 @@ class ElasticModule(BaseModule):
                 raise TypeError(f'{cls.__name__} should take {", ".join(missing)}, which its cost depends on')
             cls.cost_defaults = cls._check_settings({name: cls.defaults[name] for name in cls.cost_settings})
 
-    # what a family writes
+    # written by a family
 
     @abstractmethod
     def widths(self, network: Any) -> Iterator[tuple[Axis, int]]:
-        """How wide each axis is in an architecture; axes of absent blocks may be left out."""
+        """Yield each axis and its width in an architecture; axes of absent blocks may be left out."""
 
     @abstractmethod
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run what is active."""
+        """Run the active architecture."""
 
     def check_weights(self, network: Any) -> None:
-        """Refuse an architecture that the settings do not allow, whose choices fit.
+        """Refuse an architecture whose choices fit the weights but which the settings do not allow.
 
         Raises:
-            ArchError: The message begins with the path of what is wrong.
+            ArchError: The message begins with the path of the error.
         """
 
     def why_not_sorted(self) -> str:
-        """Which setting gives channels fixed places, so that they cannot be sorted; ``''`` if none."""
+        """Return the setting that fixes channels to their places, so that they cannot be sorted; ``''`` if none."""
         return ''
 
     # building
 
     def axis(self, widths: Iterable[int], most: int | None = None, sortable: bool = False) -> Axis:
-        """An axis whose narrower widths share channels by the pattern of this module.
+        """Make an axis whose narrower widths share channels by the pattern of this module.
 
         Args:
-            widths: How many channels architectures use.
-            most: How many channels the weights have. Defaults to None: the largest of the widths.
+            widths: Widths that architectures use.
+            most: Number of channels of the weights. Defaults to None: the largest of the widths.
             sortable: Whether the channels may be reordered by their importance. Defaults to False.
         """
         widths = list(widths)
@@ -176,10 +176,10 @@ class ElasticModule(BaseModule):
 
     @classmethod
     def _check_settings(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings as they are used.
+        """Check settings; return the values to use.
 
         Raises:
-            VitnasError: One is not valid.
+            VitnasError: A setting is invalid.
         """
         known = {**CHECKS, **cls.checks}
         return {name: known[name](name, value) if name in known else value for name, value in settings.items()}
@@ -194,8 +194,8 @@ class ElasticModule(BaseModule):
     def set_arch(self, arch: ArchRef) -> None:
         """Activate an architecture; allocates no parameter.
 
-        Anything that fits the weights runs, so that a published architecture beside the space's options can be run too
-        (AutoFormer-T is one); ``space.validate`` is the strict check.
+        Anything that fits the weights runs, even outside the options of the space. Some published architectures need
+        that, e.g. AutoFormer-T. ``space.validate`` is the strict check.
 
         Raises:
             ArchError: The architecture does not fit the weights; the active one stays.
@@ -205,10 +205,10 @@ class ElasticModule(BaseModule):
         self.active.mixture = None
 
     def load(self, ref: ArchRef) -> tuple[Arch, Any]:
-        """The architecture of a reference and its typed choices, if the weights can run it.
+        """Load an architecture that the weights can run; return it and its typed choices.
 
         Raises:
-            ArchError: The weights cannot run it; the message begins with the path of what is wrong and names the file.
+            ArchError: The weights cannot run it; the message begins with the path of the error and names the file.
         """
         arch = zoo.load_arch(ref)
         try:
@@ -225,16 +225,16 @@ class ElasticModule(BaseModule):
     def cost(
         cls, arch: ArchRef, input_size: int | tuple[int, int] = 224, num_classes: int = 0, **settings: Any
     ) -> Cost:
-        """Parameters and multiply-accumulates of an architecture, without building it.
+        """Compute parameters and multiply-accumulates of an architecture, without building it.
 
         Args:
             arch: The architecture.
             input_size: Side, or (height, width), of the image. Defaults to 224.
-            num_classes: Classes of a linear head that is counted too. Defaults to 0: none.
+            num_classes: Classes of a linear head to count, too. Defaults to 0: no head.
             **settings: Arguments of the constructor that the cost depends on, :attr:`cost_settings`.
 
         Raises:
-            VitnasError: The architecture is not of this family, or a setting is not valid.
+            VitnasError: The architecture is not of this family, or a setting is invalid.
         """
         for name in settings:
             if name not in cls.cost_defaults:
@@ -245,7 +245,7 @@ class ElasticModule(BaseModule):
         return cls._count(arch, input_size, num_classes, checked)
 
     def price(self, arch: ArchRef, input_size: int | tuple[int, int], num_classes: int = 0) -> Cost:
-        """:meth:`cost` with this module's own settings."""
+        """Return :meth:`cost` with this module's own settings."""
         return self._count(arch, input_size, num_classes, {name: self.settings[name] for name in self.cost_settings})
 
     @classmethod
@@ -256,19 +256,18 @@ class ElasticModule(BaseModule):
     # weights
 
     def extract(self, arch: ArchRef | None = None) -> Self:
-        """A fixed copy that holds only one architecture's weights; its outputs are equal bit for bit.
+        """Return a fixed copy with only one architecture's weights; its outputs are equal bit for bit.
 
-        Where stochastic depth is on, its rates are spread over the copy's own depth, so that random draws while
-        training differ.
+        With stochastic depth, the rates are spread over the copy's own depth. Random draws in training then differ.
 
         Args:
-            arch: Which one. Defaults to None: the active one.
+            arch: The architecture. Defaults to None: the active one.
 
         Raises:
             ArchError: The architecture does not fit the weights.
         """
         fixed_arch, _ = self.load(self.arch if arch is None else arch)
-        with torch.device('meta'):  # nothing is drawn, nothing is allocated twice
+        with torch.device('meta'):  # draws no random numbers, allocates nothing twice
             build: Any = type(self)
             fixed = build(arch=fixed_arch, **self.settings)
         part = cut_to_shape(self.state_dict(), fixed.state_dict(), channel_axes(self))
@@ -279,18 +278,18 @@ class ElasticModule(BaseModule):
         return fixed.train(self.training)
 
     def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: tuple[int, int] | None = None) -> None:
-        """Change the position tables among the weights of a network for another image size to this one's, in place.
+        """Convert the position tables among the weights of a network from another image size to this one's, in place.
 
         Args:
             weights: The weights, by name.
-            prefix: What their names begin with. Defaults to ``''``.
-            img_size: Height and width of the images that their positions are for. Defaults to None: not known.
+            prefix: Prefix of their names. Defaults to ``''``.
+            img_size: Height and width of the images of the stored positions. Defaults to None: unknown.
         """
         for name, table in self.positions.items():
             table.fit(weights, prefix + name, img_size)
 
     def init_weights(self) -> None:
-        """As everywhere in mm, but ``dict(type='Pretrained', checkpoint=…)`` is checked and cut to this network.
+        """Initialise as every mm module; check ``dict(type='Pretrained', checkpoint=…)`` and cut it to this network.
 
         Raises:
             CheckpointError: The file holds another architecture, or no weights for this one.
@@ -312,7 +311,7 @@ class ElasticModule(BaseModule):
         super()._load_from_state_dict(state_dict, prefix, metadata, *args)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        """Leave a note in the state dict, by which a checkpoint says what it holds."""
+        """Add a note to the state dict, which says what a checkpoint holds."""
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if hasattr(destination, '_metadata'):
             destination._metadata.setdefault(prefix[:-1], {})[NOTE] = Note.of(self).to_json()

@@ -1,4 +1,4 @@
-"""Weights of one network for another: the leading part that a smaller one holds, and pretrained files."""
+"""Load the weights of one network into another: the part of a smaller network, and pretrained files."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from .module import ElasticModule
 
 NOTE = 'vitnas'
-"""The key under which a state dict's metadata, or those of a file, hold a :class:`Note`."""
+"""Key of a :class:`Note` in the metadata of a state dict or a file."""
 
 
 @dataclass(frozen=True)
 class Note:
-    """What a checkpoint says of a backbone's weights.
+    """Note of a checkpoint about a backbone's weights.
 
     Args:
-        space: The space whose weights they are; that of a fixed network has one architecture.
-        settings: Arguments of the backbone under which they hold.
-        img_size: Height and width of the images that positions are stored for; None where there are no such positions.
+        space: Search space of the weights; that of a fixed network has one architecture.
+        settings: Arguments of the backbone under which the weights are valid.
+        img_size: Height and width of the images of the stored positions; None without such positions.
     """
 
     space: SearchSpace
@@ -42,7 +42,7 @@ class Note:
 
     @classmethod
     def of(cls, module: ElasticModule) -> Note:
-        """The note of a module's own weights."""
+        """Return the note of a module's own weights."""
         names = module.weight_settings
         if module.space.size() > 1:
             names += tuple(name for name in module.supernet_settings if name in module.settings)
@@ -50,15 +50,15 @@ class Note:
         return cls(module.space, settings, module.settings.get('img_size'))
 
     def to_json(self) -> str:
-        """As a text, for the metadata of a file."""
+        """Format as text, for the metadata of a file."""
         return json.dumps(dict(space=self.space.to_dict(), settings=self.settings, img_size=self.img_size))
 
     @classmethod
     def from_json(cls, text: str) -> Note:
-        """The inverse of :meth:`to_json`.
+        """Read the text of :meth:`to_json`.
 
         Raises:
-            VitnasError: The space is none; other damage raises ValueError, KeyError or TypeError.
+            VitnasError: The space is invalid; other damage raises ValueError, KeyError or TypeError.
         """
         note = json.loads(text)
         size = None
@@ -72,18 +72,19 @@ class Note:
 def load_pretrained(backbone: ElasticModule, path: str | os.PathLike, prefix: str | None = None) -> None:
     """Load a backbone's weights from a checkpoint of a classifier, a detector or the backbone alone.
 
-    A file of the same network fits as it is, but for positions of another image size, which are interpolated, and for
-    norms of outputs that only one of the two has. From a supernet's file a fixed network takes its part.
+    A file of the same network is loaded as it is, with two exceptions: positions of another image size are
+    interpolated, and norms of outputs may be missing on either side. A fixed network takes its part of a
+    supernet's file.
 
     Args:
-        backbone: What gets the weights.
+        backbone: The backbone to load into.
         path: A file that :func:`~vitnas_core.checkpoints.load_file` reads.
-        prefix: What the names of the backbone's weights begin with, with or without the last dot. Defaults to None:
-            ``'backbone.'`` where the file has such names.
+        prefix: Prefix of the backbone's weights in the file, with or without the last dot. Defaults to None:
+            ``'backbone.'`` if the file has such names.
 
     Raises:
-        CheckpointError: The file cannot be read, holds another architecture, or lacks weights; the backbone is
-            unchanged then.
+        CheckpointError: The file cannot be read, holds another architecture, or lacks weights. The backbone is then
+            unchanged.
     """
     checkpoint = load_file(path)
     stored: Mapping[str, Tensor] = checkpoint['state_dict']
@@ -108,7 +109,7 @@ def load_pretrained(backbone: ElasticModule, path: str | os.PathLike, prefix: st
 
 
 def _read_note(checkpoint: Mapping[str, Any], prefix: str, path: str | os.PathLike) -> Note | None:
-    """What a file says of its backbone, None for files that say nothing."""
+    """Read a file's note about its backbone; None if it has none."""
     metadata = getattr(checkpoint['state_dict'], '_metadata', None)
     places = (metadata.get(prefix) if isinstance(metadata, Mapping) else None, checkpoint.get('meta'))
     text = next((place[NOTE] for place in places if isinstance(place, Mapping) and NOTE in place), None)
@@ -121,7 +122,7 @@ def _read_note(checkpoint: Mapping[str, Any], prefix: str, path: str | os.PathLi
 
 
 def _check_same(note: Note, backbone: ElasticModule, path: str | os.PathLike) -> None:
-    """Refuse weights of another network; a fixed one may be a part of a supernet of its family."""
+    """Refuse the weights of another network; a fixed one may be a part of a supernet of its family."""
     held, own = note.space, backbone.space
     part = held.size() > 1 and own.size() == 1 and len(held.stages) == len(own.stages)
     theirs, ours = _data(held), _data(own)
@@ -142,19 +143,19 @@ def _check_settings(note: Note, backbone: ElasticModule, path: str | os.PathLike
 
 
 def check_note(backbone: ElasticModule, text: str) -> None:
-    """Refuse weights whose shapes fit, but that mean something else, whoever loads them.
+    """Refuse weights that fit by shape but mean something else, whoever loads them.
 
-    Those are weights under other settings, and those of runs on a ring that other widths have placed.
+    These are weights under other settings, and those of cyclic runs whose places depend on other widths.
 
     Args:
-        backbone: What is to get the weights.
-        text: What their state dict says of them.
+        backbone: The backbone to load into.
+        text: Note of their state dict.
 
     Raises:
-        CheckpointError: They are of another kind.
+        CheckpointError: The weights mean something else.
     """
     note, path = Note.from_json(text), 'the checkpoint'
-    fixed = 1 in (note.space.size(), backbone.space.size())  # all that it has is the whole width
+    fixed = 1 in (note.space.size(), backbone.space.size())  # a fixed network uses its whole width
     if backbone.pattern.depends_on_widths and not fixed:
         _check_same(note, backbone, path)
     else:
@@ -162,12 +163,12 @@ def check_note(backbone: ElasticModule, text: str) -> None:
 
 
 def _data(space: SearchSpace) -> dict[str, Any]:
-    """What makes a network, without its name: the architecture of a fixed one."""
+    """Data that define a network, without its name; for a fixed one, its architecture."""
     return (space.largest() if space.size() == 1 else replace(space, name='')).to_dict()
 
 
 def _called(space: SearchSpace) -> str:
-    """What to call a network in a sentence: its name in the zoo, or what makes it different from others."""
+    """Name a network in a sentence: a supernet by its space, a fixed network by its zoo name or its digest."""
     if space.size() > 1:
         return f'a supernet of {space.name or space.family}'
     arch = space.largest()
@@ -182,7 +183,7 @@ def _cut(
     backbone: ElasticModule,
     path: str | os.PathLike,
 ) -> dict[str, Tensor]:
-    """A fixed network's part of a supernet's weights, as that supernet shares them."""
+    """Cut a fixed network's part out of a supernet's weights, by the supernet's sharing pattern."""
     settings = {name: note.settings.get(name, value) for name, value in backbone.settings.items()}
     with torch.device('meta'):
         build: Any = type(backbone)
@@ -191,12 +192,12 @@ def _cut(
         return cut_to_shape(weights, wanted, channel_axes(supernet))
     except ArchError as err:
         raise CheckpointError(
-            f'{path} holds {_called(note.space)}, which {_called(backbone.space)} is no part of: {err}'
+            f'{path} holds {_called(note.space)}, of which {_called(backbone.space)} is not a part: {err}'
         ) from None
 
 
 def channel_axes(network: nn.Module) -> dict[str, tuple[Channels | None, ...]]:
-    """Channel layout along the dimensions of each weight, by its name; None for prefix sharing."""
+    """Return the channels of each dimension of each weight, by name of the weight; None for prefix sharing."""
     return {
         f'{name}.{key}'.removeprefix('.'): tuple(axis and axis.channels for axis in axes)
         for name, module in network.named_modules()
@@ -214,10 +215,10 @@ def cut_to_shape(
     Args:
         source: State dict of the larger network.
         target: State dict of the smaller one; only its shapes are read.
-        axes: Whose channels the axes of the larger one's tensors are. Defaults to None: the first ones are taken.
+        axes: Channels of the axes of the larger network's tensors. Defaults to None: prefix sharing.
 
     Raises:
-        ArchError: A tensor is missing or smaller than asked.
+        ArchError: A tensor is missing or too small.
     """
     parts = {}
     for name, wanted in target.items():

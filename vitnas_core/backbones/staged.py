@@ -1,4 +1,4 @@
-"""Backbones of stages: each halves the map of the one before, and any of them may be an output."""
+"""Backbones of several stages: each stage halves the map of the one before, and any stage may be an output."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from .base import ElasticBackbone
 
 
 class StagedBackbone(ElasticBackbone):
-    """A backbone whose stages have a width and half the resolution of the one before, each output behind a norm.
+    """A backbone of stages, each with its own width and half the resolution of the one before; outputs are normed.
 
-    Subclasses leave the blocks of a stage in ``stages[s].blocks`` and call :meth:`add_norms`.
+    Subclasses store the blocks of a stage in ``stages[s].blocks`` and call :meth:`add_norms`.
     """
 
     output_weights = ('norm',)
 
     embeds: list[Axis]
-    """The width of each stage."""
+    """Axis of the width of each stage."""
 
     stages: nn.ModuleList
 
     outs: tuple[int, ...]
-    """The stages whose features are returned."""
+    """Indices of the stages whose features are returned."""
 
     @property
     def embed_dims(self) -> tuple[int, ...]:
@@ -33,7 +33,7 @@ class StagedBackbone(ElasticBackbone):
         return tuple(embed.most for embed in self.embeds)
 
     def begin_stages(self) -> None:
-        """Make the axes of the stages; ``out_indices`` may count from the last."""
+        """Make the axes of the stages, and resolve negative ``out_indices``."""
         count = len(self.largest.stages)
         self.embeds = [self.axis(stage.choices.values_of('embed_dim')) for stage in self.space.stages]
         indices = checks.stage_indices('out_indices', self.settings['out_indices'], count)
@@ -51,11 +51,11 @@ class StagedBackbone(ElasticBackbone):
         self.set_outputs([self.embeds[s] for s in self.outs], [stride * 2**s for s in self.outs])
 
     def out_norm(self, s: int) -> nn.Module:
-        """The norm of a stage that is an output."""
+        """Return the norm of a stage that is an output."""
         return self.get_submodule(f'norm{s}')
 
     def output(self, s: int, x: Tensor) -> Tensor:
-        """Tokens (B, H, W, E) behind a stage → its output (B, C, H, W): normed, at full width, contiguous."""
+        """Turn tokens (B, H, W, E) of a stage into its output (B, C, H, W): normed, at full width, contiguous."""
         return self.embeds[s].pad(self.out_norm(s)(x).permute(0, 3, 1, 2), 1).contiguous()
 
     def drop_path_rates(self) -> list[list[float]]:
@@ -63,7 +63,7 @@ class StagedBackbone(ElasticBackbone):
         return drop_path_rates(self.settings['drop_path_rate'], [len(stage.blocks) for stage in self.largest.stages])
 
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
-        """The blocks of each stage, or the places for them."""
+        """The blocks of each stage, or the slots for them."""
         return tuple(tuple(stage.get_submodule('blocks').children()) for stage in self.stages)
 
 
@@ -71,8 +71,8 @@ def drop_path_rates(rate: float, counts: Sequence[int]) -> list[list[float]]:
     """Rates of stochastic depth that rise linearly from 0 at the first block to ``rate`` at the last.
 
     Args:
-        rate: That of the last block.
-        counts: How many blocks each stage has.
+        rate: Rate of the last block.
+        counts: Number of blocks of each stage.
     """
     last, first, rates = max(1, sum(counts) - 1), 0, []
     for count in counts:

@@ -1,4 +1,4 @@
-"""What a backbone with a class token returns of its tokens."""
+"""Output formats of backbones with a class token."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from torch import Tensor
 from ..elastic import Axis
 
 OUT_TYPES = ('featmap', 'avg_featmap', 'cls_token', 'raw')
-"""What ``out_type`` may be."""
+"""Valid values of ``out_type``."""
 
 
 def as_map(tokens: Tensor, size: tuple[int, int]) -> Tensor:
-    """(B, h·w, C) → (B, C, h, w)."""
+    """Reshape (B, h·w, C) to (B, C, h, w)."""
     return tokens.transpose(1, 2).unflatten(2, size)
 
 
 def as_tokens(maps: Tensor) -> Tensor:
-    """(B, C, h, w) → (B, h·w, C)."""
+    """Reshape (B, C, h, w) to (B, h·w, C)."""
     return maps.flatten(2).transpose(1, 2)
 
 
 def format_tokens(tokens: Tensor, size: tuple[int, int], embed: Axis, out_type: str) -> Tensor:
-    """Tokens (B, 1 + h·w, C), the class token first, as an output of the full width.
+    """Format tokens (B, 1 + h·w, C), the class token first, as an output of full width.
 
     Args:
         tokens: The tokens.
-        size: (h, w).
-        embed: Their axis.
+        size: (h, w), rows and columns of the patches.
+        embed: Axis of the tokens.
         out_type: ``'featmap'`` (B, C, h, w), contiguous; ``'avg_featmap'`` (B, C), the mean over patches;
             ``'cls_token'`` (B, C); or ``'raw'`` (B, 1 + h·w, C).
     """

@@ -109,7 +109,7 @@ def per_block(function: Callable[..., Count]) -> Callable[..., list[Count]]:
 
 
 class _Counts(dict[Any, Count]):
-    """Costs of blocks, computed when they are asked for the first time."""
+    """Costs of blocks, each computed at its first use."""
 
     def __init__(self, count: Callable[[Any], Count]) -> None:
         super().__init__()

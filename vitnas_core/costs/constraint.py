@@ -55,7 +55,7 @@ class Constraint:
         return f'Constraint({self.limits})'
 
     def met(self, cost: Cost) -> bool:
-        """Whether a cost is within every limit."""
+        """Return whether a cost is within every limit."""
         return self.violation(cost) == 0.0
 
     def violation(self, cost: Cost) -> float:

@@ -30,7 +30,7 @@ class Digits(BaseDataset):
         **kwargs: Other arguments of :class:`mmpretrain.datasets.BaseDataset`, such as ``pipeline``.
 
     Raises:
-        DatasetError: If ``split`` is neither of these.
+        DatasetError: If ``split`` is neither 'train' nor 'test'.
     """
 
     METAINFO = {'classes': tuple('0123456789')}

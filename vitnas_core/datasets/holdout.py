@@ -33,7 +33,7 @@ class HoldOut:
         part (str): 'train' or 'holdout'.
         per_class (int, optional): The number of hold-out samples of each class. Needs one label per sample.
         fraction (float, optional): The fraction of samples to hold out, rounded to whole samples. With one
-            label per sample, each class gives its share, but never its last sample. Other datasets (detection,
+            label per sample, each class gives its part, but never its last sample. Other datasets (detection,
             segmentation, several labels per sample) are split without regard to classes. Give exactly one of
             ``per_class`` and ``fraction``.
         seed (int): Seed of the split's own generator, the same for both parts. Defaults to 0.

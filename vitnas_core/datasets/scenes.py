@@ -268,7 +268,7 @@ def _write_png(path: Path, image: np.ndarray) -> None:
 
 
 def _is_there(folder: Path, settings: dict, overwrite: bool) -> bool:
-    """Whether the folder already holds the scenes of these settings.
+    """Return whether the folder already holds the scenes of these settings.
 
     Raises:
         DatasetError: It holds something else that must not be replaced.

@@ -118,5 +118,5 @@ Axes = dict[str, tuple[Axis | None, ...]]
 
 
 def table(*shape: int | Axis) -> nn.Parameter:
-    """A parameter of zeros, some dimensions of which may be axes, such as a class token or positions."""
+    """Make a parameter of zeros, e.g. a class token or positions; some of its dimensions may be axes."""
     return nn.Parameter(torch.zeros([size.most if isinstance(size, Axis) else size for size in shape]))

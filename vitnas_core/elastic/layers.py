@@ -124,7 +124,7 @@ class ElasticDepthwiseConv2d(nn.Conv2d):
 
 
 def _prefix_axis(channels: int | Axis) -> Axis:
-    """The axis, if every width uses its first channels."""
+    """Return the axis if every width uses its first channels."""
     axis = Axis.of(channels)
     if axis.channels is not None:
         raise VitnasError(f'this norm has no sharing={axis.channels.pattern.name!r}: it cuts the first channels')

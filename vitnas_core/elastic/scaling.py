@@ -39,7 +39,7 @@ class SwitchableScale(nn.Module):
             ArchError: There is no such vector.
         """
         if type(scale) is SwitchableScale and str(width) not in scale.vectors:
-            raise ArchError(f'{path} is {width}; scaling vectors are there for {", ".join(scale.vectors)}')
+            raise ArchError(f'{path} is {width}; there are scaling vectors for {", ".join(scale.vectors)}')
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale the last axis of (…, width)."""

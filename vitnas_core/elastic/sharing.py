@@ -33,7 +33,7 @@ class Pattern:
         name: ``'ordinal'``, ``'bilateral'`` or ``'cyclic'``. Defaults to ``'ordinal'``.
 
     Raises:
-        VitnasError: ``name`` is none of these.
+        VitnasError: ``name`` is unknown.
     """
 
     def __init__(self, name: str = PREFIX) -> None:
@@ -45,17 +45,17 @@ class Pattern:
 
     @property
     def is_prefix(self) -> bool:
-        """Whether every width uses the first channels."""
+        """True if every width uses the first channels."""
         return self.name == PREFIX
 
     @property
     def two_sided(self) -> bool:
-        """Whether a width uses channels from both ends, each in a pass of its own."""
+        """True if a width uses channels from both ends, each in a pass of its own."""
         return self.name == 'bilateral'
 
     @property
     def depends_on_widths(self) -> bool:
-        """Whether the channels of a width depend on which other widths there are."""
+        """True if the channels of a width depend on the other widths."""
         return self.name == 'cyclic'
 
     @property
@@ -156,8 +156,9 @@ def take(tensor: Tensor, *wanted: tuple[int, Channels | None]) -> Tensor:
 def ring_start(most: int, widths: tuple[int, ...], width: int) -> int:
     """First channel of a width's cyclic run.
 
-    Channels are divided into groups (the paper: ten): the fewest groups for which every offered width is a whole
-    number of them, up to rounding. If that takes more than :data:`MOST_GROUPS`, widths are rounded to whole groups.
+    Channels are divided into groups (ten in the paper). There are as few groups as possible, but every offered width
+    is a whole number of them, up to rounding. If that takes more than :data:`MOST_GROUPS`, widths are rounded to whole
+    groups.
 
     Args:
         most: Number of channels.

@@ -73,7 +73,7 @@ class Windows:
 
     @property
     def whole(self) -> bool:
-        """Whether all tokens of each window attend to each other: nothing is rolled, nothing padded."""
+        """True if all tokens of each window attend to each other: nothing is rolled, nothing padded."""
         rows, columns = self.grid
         return not self.shift and (rows * self.size, columns * self.size) == (self.height, self.width)
 
@@ -170,7 +170,7 @@ class RelativeBias(nn.Module):
         return f'up to {_size_of(self.tables["shared"])}' if self.shared else ', '.join(self.tables)
 
     def serves(self, size: int) -> bool:
-        """Whether there is a table for a window size."""
+        """Return whether there is a table for a window size."""
         return size <= _size_of(self.tables['shared']) if self.shared else str(size) in self.tables
 
     def forward(self, size: int, windows: Windows, num_heads: int, common: WindowTables) -> Tensor:

@@ -32,12 +32,12 @@ def whole_loader(dataloader: Mapping[str, Any], seed: int = 0) -> DataLoader:
 
 
 class KeptBatches:
-    """The first batches of a dataloader, as often as they are asked for.
+    """Cache of the first batches of a dataloader.
 
     Args:
         dataloader: The images, in the order of :class:`WholeSampler`.
-        keep: Makes of a decoded batch what is kept. Defaults to a deep copy; each tensor of a worker holds an open
-            file.
+        keep: Turns a decoded batch into the data to keep. Defaults to a deep copy; each tensor of a worker holds an
+            open file.
         keep_gb: Keep batches up to this size; decode the others again each time. Defaults to infinity.
     """
 
@@ -55,7 +55,7 @@ class KeptBatches:
     def first(self, wanted: int) -> Iterator[Any]:
         """Yield the first batches, at most as many as there are.
 
-        Those that are not kept are decoded, and kept while there is room.
+        Batches that are not in memory are decoded, and kept as long as there is room.
         """
         yield from self._kept[:wanted]
         missing = min(wanted, self._length) - len(self._kept)

@@ -15,7 +15,7 @@ from ..model_configs import priced_classes
 from ..spaces import Arch
 from ..utils import checks
 
-# Transforms that make every image one size: the argument that says it, and whether a pair is (height, width).
+# Transforms that give every image the same size: name of the size argument; True if its pairs are (height, width).
 _FIXING = {
     'Resize': ('scale', False),
     'CenterCrop': ('crop_size', False),
@@ -29,7 +29,7 @@ _FIXING = {
 _CHANGING = re.compile('resize|rescale|crop|pad|mosaic|mixup|affine|expand|shear', re.IGNORECASE)
 
 AS_READ, MANY = 'as read', 'many'
-"""Sizes of images that no transform changes, and of those that are resized to several."""
+"""Stand-ins for a size: no transform changes the images, or transforms give them several sizes."""
 
 Size = int | tuple[int, int]
 
@@ -37,9 +37,9 @@ Size = int | tuple[int, int]
 def resolve_pricing(
     model: Mapping[str, Any], dataloader: Mapping[str, Any], input_size: Any = None, num_classes: int | None = None
 ) -> tuple[Size, int]:
-    """Find out for which image size and number of classes architectures are priced.
+    """Find the image size and the number of classes for which architectures are priced.
 
-    The image size is what the last transform of the pipeline that fixes one makes. A classifier whose images keep their
+    The image size comes from the last transform of the pipeline that fixes a size. A classifier whose images keep their
     size is priced for the ``img_size`` of its backbone's config. The classes are those of a classifier's head; other
     heads are not priced.
 
@@ -53,7 +53,7 @@ def resolve_pricing(
         The image size, as stated if it is, and the number of classes.
 
     Raises:
-        VitnasError: The size is not stated and cannot be told, or something stated is not what the config has.
+        VitnasError: The size is neither stated nor fixed by the config, or a stated value contradicts the config.
     """
     found, head = pipeline_size(dataloader), priced_classes(model)
     if isinstance(found, tuple):
@@ -82,11 +82,11 @@ def resolve_pricing(
 def pricer(cfg: Mapping[str, Any], price: Callable[..., Cost]) -> Callable[..., Cost]:
     """Price architectures for the images and the head of a config.
 
-    The config is read at the first price, so that a sampler that asks for none needs nothing stated.
+    The config is read at the first call, so a sampler that asks for no price needs no stated size.
 
     Args:
-        cfg: Config of a run. The images are those of the validation if there is one, else of the training.
-        price: Gives the cost for an architecture, an image size and a number of classes.
+        cfg: Config of a run. The images are those of validation if there is one, otherwise of training.
+        price: Gives the cost of an architecture for an image size and a number of classes.
 
     Returns:
         The same function, but size and classes may be None, and stated ones are checked.
@@ -104,7 +104,7 @@ def pricer(cfg: Mapping[str, Any], price: Callable[..., Cost]) -> Callable[..., 
 
 
 def pipeline_size(dataloader: Mapping[str, Any]) -> tuple[int, int] | str:
-    """(Height, width) of the images that a dataloader gives, ``AS_READ`` or ``MANY``."""
+    """Return (height, width) of the images of a dataloader, ``AS_READ`` or ``MANY``."""
     datasets = list(datasets_in(dataloader.get('dataset')))
     sizes = {_last_size(dataset.get('pipeline') or ()) for dataset in datasets}
     return sizes.pop() if len(sizes) == 1 else MANY

@@ -61,7 +61,7 @@ class Race:
     """Running mean of one candidate against a floor.
 
     Args:
-        racing: When to give up.
+        racing: Bound that decides when to give up.
         step: Runs the batches of the candidate.
         floor: Score that the candidate must be able to reach.
         images: Number of all images.
@@ -74,7 +74,7 @@ class Race:
         self.seen, self.total = 0, 0.0
 
     def is_lost(self) -> bool:
-        """Whether the floor is out of reach after the batches so far; never after the last one."""
+        """Return whether the floor is out of reach after the batches so far; never after the last one."""
         metric = self.step.evaluator.metrics[0]
         fresh = len(metric.results) - self.seen
         if fresh and len(metric.results) < self.images:
@@ -88,7 +88,7 @@ class Race:
 
 
 def span_of_mean(evaluator: Evaluator) -> float:
-    """Width of the values whose mean a metric is.
+    """Return the width of the range of one image's value, for a metric that is the mean of these values.
 
     Raises:
         VitnasError: The metric is not a mean over images.

@@ -1,4 +1,4 @@
-"""Statistics of batch norms for one architecture: those that a supernet's training leaves are of all of them."""
+"""Recalibrate batch norms for one architecture: a supernet's training leaves statistics of all architectures."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..spaces import Arch
 
 
 def batch_norms(model: nn.Module) -> dict[str, nn.Module]:
-    """The batch norms that take statistics of a batch while training, by name; frozen ones do not."""
+    """Return the batch norms that use the statistics of a batch in training, by name; frozen ones do not."""
     modes = {module: module.training for module in model.modules()}
-    model.train()  # a model that freezes some says so here
+    model.train()  # models freeze batch norms here
     kinds = (_BatchNorm, SyncBatchNorm)
     found = {name: module for name, module in model.named_modules() if isinstance(module, kinds) and module.training}
     for module, training in modes.items():
@@ -28,7 +28,7 @@ def batch_norms(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def elastic_norms(model: nn.Module) -> list[str]:
-    """Names of the batch norms whose statistics differ from architecture to architecture."""
+    """Return the names of the batch norms whose statistics differ between architectures."""
     return [name for name, norm in batch_norms(model).items() if isinstance(norm, ElasticBatchNorm2d)]
 
 
@@ -45,11 +45,11 @@ def calibrate(
         model: An mm model.
         arch: The architecture of its elastic backbone; None for the active one.
         batches: The batches.
-        run: Sends a batch through the model. Defaults to None: ``model.val_step``, which takes what a dataloader gives.
+        run: Sends a batch through the model. Defaults to None: ``model.val_step``, for batches from a dataloader.
         average: As for :func:`recalibrate`. Defaults to False.
 
     Returns:
-        The batch norms that were recalibrated, by name; none if the model has none that are not frozen.
+        The recalibrated batch norms, by name; empty if the model has none, or only frozen ones.
     """
     if arch is not None:
         elastic_backbone(model).set_arch(arch)
@@ -60,10 +60,10 @@ def calibrate(
 def recalibrate(
     model: nn.Module, run: Callable[[Any], Any], batches: Iterable[Any], average: bool = False
 ) -> dict[str, nn.Module]:
-    """Give batch norms the statistics of what reaches them at the active architecture, in one pass over some images.
+    """Give batch norms the statistics of their inputs at the active architecture, in one pass over some images.
 
-    Each batch is normalised by its own mean and variance, as in training; everything else runs as in a test. What was
-    seen of all batches then becomes the running mean and variance: an extracted network carries them, and the next
+    Each batch is normalised by its own mean and variance, as in training; everything else runs as in a test. The
+    statistics of all batches then become the running mean and variance. An extracted network keeps them; the next
     architecture needs its own. Frozen batch norms stay. Ranks do not exchange anything.
 
     Args:
@@ -71,10 +71,10 @@ def recalibrate(
         run: Sends a batch through the model, e.g. ``model.val_step``.
         batches: The batches.
         average: Take the plain mean of the batches' means and variances, as NASViT's code does. Defaults to False: the
-            exact mean and variance of all that was seen.
+            exact mean and variance over all batches.
 
     Returns:
-        The batch norms that were recalibrated, by name: those that the architecture has.
+        The recalibrated batch norms, by name: those that the architecture has.
     """
     norms = {name: norm for name, norm in batch_norms(model).items() if norm.track_running_stats}
     if not norms:
@@ -98,18 +98,18 @@ def recalibrate(
 
 
 class _Seen:
-    """What a batch norm has seen, in double precision: means and variances of batches, put together."""
+    """Statistics of the batches that a batch norm has seen, merged in double precision."""
 
     def __init__(self, average: bool) -> None:
         self.average = average
         self.count = 0
-        """Of pixels; of batches where their statistics are averaged."""
+        """Number of pixels; of batches if their statistics are averaged."""
         self.mean: Any = 0.0
         self.squares: Any = 0.0
-        """The sum of squared deviations; of the batches' variances where these are averaged."""
+        """Sum of squared deviations; of the batches' variances if these are averaged."""
 
     def take(self, norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        """See a batch, and let the norm, which runs as in a test, normalise it by its own statistics."""
+        """Add a batch, and let the norm, which runs as in a test, normalise the batch by its own statistics."""
         x = inputs[0]
         if not x.numel():
             return
@@ -127,7 +127,7 @@ class _Seen:
         self.count = total
 
     def variance(self) -> Tensor:
-        """Of all that was seen, without bias."""
+        """Return the unbiased variance over all batches."""
         return self.squares / (self.count if self.average else max(1, self.count - 1))
 
 

@@ -60,11 +60,11 @@ class BatchScorer:
     Args:
         model: An mm model with one elastic backbone, not wrapped.
         evaluator: mmengine's evaluator with the metrics.
-        dataset: What the batches are made of, for its ``metainfo``.
+        dataset: Dataset of the batches, for its ``metainfo``.
         metric: Name of the value that is the score, e.g. ``'accuracy/top1'``; greater is better. Defaults to None:
             the first value of the metrics.
-        num_samples: Number of images that every architecture is scored on. Defaults to None: a mini-batch, another
-            one each time.
+        num_samples: Number of images that every architecture is scored on. Defaults to None: a new mini-batch each
+            time.
 
     Raises:
         VitnasError: A metric counts other images, or the metrics have no value of this name.
@@ -97,7 +97,7 @@ class BatchScorer:
         return self.step.metric
 
     def keep(self, batch: Any) -> Any:
-        """Return what is kept of a decoded batch, for :meth:`score_batch`."""
+        """Return the data of a decoded batch to keep in memory, for :meth:`score_batch`."""
         return self.step.keep(batch)
 
     @torch.no_grad()
@@ -132,13 +132,13 @@ class Scorer(BatchScorer):
         evaluator: mmengine's evaluator with the metrics.
         metric: Name of the value that is the score, e.g. ``'accuracy/top1'``; greater is better. Defaults to None:
             the first value of the metrics.
-        racing: When to drop a candidate early; not for a two-sided pattern. Defaults to None: never.
+        racing: Bound that drops candidates early; not for a two-sided pattern. Defaults to None: none is dropped.
         keep_gb: Keep decoded batches in memory up to this size; decode the others again for every candidate.
             Defaults to 4.
         recalibrate: Number of batches on which batch norms get the statistics of each architecture before it is
             scored. Defaults to 0: they keep those of the supernet's training, which mix all architectures.
-        calibration: Images of these batches, in the order of :class:`WholeSampler`. Defaults to None: those that
-            architectures are scored on.
+        calibration: Images of these batches, in the order of :class:`WholeSampler`. Defaults to None: the images of
+            ``dataloader``.
 
     Raises:
         VitnasError: Racing is asked for with a metric that is not a mean over images, a metric counts other images,

@@ -27,7 +27,7 @@ _PERCENT = re.compile(r'accuracy|\btop-?\d|precision|recall|f1-score|miou|macc|a
 
 
 def in_percent(metric: str) -> bool:
-    """Whether the values of a metric are percentages, judged by its name."""
+    """Return whether the values of a metric are percentages, judged by its name."""
     return bool(_PERCENT.search(metric))
 
 
@@ -138,7 +138,7 @@ class AccuracyStep(AnyStep):
 
     @staticmethod
     def fits(model: BaseModel, evaluator: Evaluator) -> bool:
-        """Whether everything that this step leaves out of a model and its metrics is mmpretrain's own."""
+        """Return whether model and metrics are mmpretrain's own in every part that this step leaves out."""
         from mmpretrain.evaluation import Accuracy
         from mmpretrain.models import ImageClassifier
         from mmpretrain.models.utils import ClsDataPreprocessor
@@ -186,7 +186,7 @@ def check_images(evaluator: Evaluator, what: str, images: int | None = None) -> 
     Args:
         evaluator: The metrics, as built.
         what: What is scored, e.g. ``'a reward is the score of a mini-batch'``.
-        images: Number of images. Defaults to None: a mini-batch, another one each time.
+        images: Number of images. Defaults to None: a new mini-batch each time.
 
     Raises:
         VitnasError: A COCO metric counts the objects of all images of its annotation file.

@@ -1,1 +1,1 @@
-"""One room per family: ``arch.py`` (choices and cost; no torch), ``backbone.py`` (the network), ``weights.py``."""
+"""One folder per family: ``arch.py`` (choices and cost; no torch), ``backbone.py`` (network), ``weights.py``."""

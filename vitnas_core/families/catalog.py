@@ -1,4 +1,4 @@
-"""The backbones of the families that come with vitnas; each enters itself in ``FAMILIES`` when it is imported."""
+"""Backbones of the families that come with vitnas; importing one registers it in ``FAMILIES``."""
 
 from ..backbones.base import FAMILIES
 from .autoformer.backbone import AutoFormer

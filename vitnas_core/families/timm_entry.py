@@ -45,7 +45,7 @@ class ZooClassifier(nn.Module):
         self.reset_classifier(num_classes)
 
     def get_classifier(self) -> nn.Module:
-        """The head."""
+        """Return the head."""
         return self.head.get_submodule('fc') if self.num_classes else self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
@@ -61,11 +61,11 @@ class ZooClassifier(nn.Module):
             self.head = nn.Sequential(OrderedDict(fc=linear))  # the names of mm's checkpoints: head.fc.weight
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) → the last feature map (B, C, h, w), or tokens (B, 1 + h·w, C) where the class token counts."""
+        """(B, 3, H, W) → the last feature map (B, C, h, w), or tokens (B, 1 + h·w, C) if the class token is pooled."""
         return self.backbone(x)[-1]
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """What :meth:`forward_features` gives → logits, or the pooled features."""
+        """Turn the output of :meth:`forward_features` into logits, or into the pooled features."""
         pooled = x[:, 0] if self.global_pool == 'token' else x.mean((2, 3))
         return pooled if pre_logits else self.head(pooled)
 
@@ -74,7 +74,7 @@ class ZooClassifier(nn.Module):
         return self.forward_head(self.forward_features(x))
 
 
-# Arguments that timm's scripts pass to every model, and the value that ours have.
+# Arguments that timm's scripts pass to every model, with the values that our models have.
 _FIXED = dict(in_chans=3, drop_rate=0.0, features_only=False)
 
 

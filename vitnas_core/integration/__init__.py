@@ -15,7 +15,7 @@ module                     what                                                 
 ``metrics``, ``heads``     read private parts of mmengine, mmdet and mmpretrain                   on call
 ========================== ====================================================================== =====================
 
-:data:`PRIVATE_NAMES` has the few private names that other modules use; a test knows no exceptions besides.
+:data:`PRIVATE_NAMES` lists the few private names that other modules use; a test refuses all others.
 """
 
 from .checkpoint_files import allow_checkpoint_globals, load_urls_weights_only, read_local_files

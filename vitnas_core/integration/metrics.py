@@ -22,9 +22,9 @@ def own_values(metric: BaseMetric, results: list[Any] | None = None) -> dict[str
 
 
 def annotated_images(metric: BaseMetric) -> int | None:
-    """Return how many images the annotation file of a COCO metric has; None for a metric without such a file.
+    """Return the number of images in the annotation file of a COCO metric; None for a metric without such a file.
 
-    mmdet's ``CocoMetric`` counts the objects of all these images, whichever it is given, and does not say so.
+    mmdet's ``CocoMetric`` counts the objects of all these images, whichever images it is given, without a warning.
     """
     file = getattr(metric, '_coco_api', None)
     return None if file is None else len(file.get_img_ids())

@@ -22,13 +22,13 @@ def build_model(cfg: Any, registry: Registry, default_args: Any = None) -> nn.Mo
 
 
 def fill_auto_when_built(root: Registry = MODELS) -> None:
-    """Make :func:`build_model` the way in which every registry of models builds, also those of later projects.
+    """Make every registry of models build with :func:`build_model`, also registries of projects imported later.
 
     mmdet's, mmseg's and mmpretrain's own tools build models through these registries, and so does ``init_detector``:
     one line of config then works in all of them. Registries copy the function of their parent when they are made.
 
-    Does nothing to a registry with a way of its own, and :func:`build_model` passes on a config that neither says
-    ``'auto'`` nor has a backbone of vitnas as it is.
+    Does nothing to a registry with its own build function. :func:`build_model` does not change a config that has
+    neither ``'auto'`` nor a backbone of vitnas.
     """
     if root.build_func is build_model_from_cfg:
         root.build_func = build_model

@@ -32,12 +32,12 @@ def when_imported(name: str, action: Action) -> None:
 
 
 class _Watch(MetaPathFinder):
-    """Finds nothing by itself; adds the actions that wait for a module to what the other finders find."""
+    """Import finder that adds waiting actions to modules found by the other finders; it finds none by itself."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module that is waited for."""
+        """Find a module that an action waits for."""
         if fullname not in _waiting:
             return None
         for finder in sys.meta_path:

@@ -57,7 +57,7 @@ def _randomness(runner: Runner) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def averaged_weights(runner: Runner) -> Iterator[None]:
-    """Put the averaged weights of ``EMAHook`` in place meanwhile.
+    """Use the averaged weights of ``EMAHook`` inside a ``with`` block.
 
     mmengine swaps them for its val loop only. Does nothing without the hook, or before it has started.
     """

@@ -116,7 +116,7 @@ def measure(
 ) -> LatencyTable:
     """Measure the latency table of a backbone's space on the backbone's device.
 
-    Networks run as in deployment, extracted and whole; hooks mark the begin and end of each block. Every
+    Networks run as in deployment, extracted and whole; hooks mark the start and end of each block. Every
     round visits all architectures, so that a busy minute of the machine spoils a round and not an
     architecture. The fastest pass of each block counts.
 
@@ -236,7 +236,7 @@ def run(
 def _hooks(
     network: ElasticBackbone, arch: Arch, marks: dict[tuple[int, int], list[Any]], clock: WallClock
 ) -> Iterator[None]:
-    """Mark the begin and end of each block while a network runs."""
+    """Mark the start and end of each block while a network runs."""
     handles = []
     modules = network.stage_blocks()
 

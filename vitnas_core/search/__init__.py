@@ -1,4 +1,4 @@
-"""Searching a trained supernet: algorithms, the loops that run them as ``train_cfg``, journal and results."""
+"""Search of a trained supernet: algorithms, the loops that run them as ``train_cfg``, journal and results."""
 
 from .algorithms import NSGA2, Evolution, Halving, Policy, Predictor, Proposal, Random, SearchAlgorithm
 from .candidate import Candidate, ranked

@@ -1,4 +1,4 @@
-"""Checks of the settings that several searches have."""
+"""Checks of settings that several searches have in common."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..utils import checks
 from .feasible import FeasibleSpace
 
 COSTS = ('macs', 'params', 'latency')
-"""Costs that a front can be of, besides the score."""
+"""Valid costs of a front."""
 
 
 def check_counts(settings: Any, **least: int) -> None:
@@ -21,10 +21,10 @@ def check_counts(settings: Any, **least: int) -> None:
 
     Args:
         settings: The dataclass. A field that defaults to None may be None.
-        **least: The smallest number that each field may be.
+        **least: Smallest valid number of each field.
 
     Raises:
-        VitnasError: One is out of range.
+        VitnasError: A field is out of range.
     """
     defaults = {field.name: field.default for field in fields(settings)}
     for name, lowest in least.items():
@@ -38,16 +38,16 @@ def check_cost(cost: Any) -> None:
     """Refuse a cost that candidates do not have.
 
     Raises:
-        VitnasError: It is none of ``COSTS``.
+        VitnasError: The cost is not in ``COSTS``.
     """
     checks.one_of('cost', cost, COSTS)
 
 
 def check_priced(cost: str | None, space: FeasibleSpace) -> None:
-    """Refuse a front of latency where architectures have none.
+    """Refuse a front of latency if architectures have no latency.
 
     Raises:
-        VitnasError: The cost is latency, and there is no table.
+        VitnasError: The cost is latency, and there is no latency table.
     """
     if cost == 'latency' and space.price(space.witness).latency is None:
         raise VitnasError(
@@ -57,7 +57,7 @@ def check_priced(cost: str | None, space: FeasibleSpace) -> None:
 
 
 def check_chances(prob: float | Mapping[str, float], space: FeasibleSpace) -> None:
-    """Refuse chances of a mutation that are none.
+    """Refuse invalid mutation probabilities.
 
     Raises:
         VitnasError: As :meth:`~vitnas_core.spaces.SearchSpace.mutate`.

@@ -10,7 +10,7 @@ from ..spaces import Arch
 from .feasible import FeasibleSpace
 
 ATTEMPTS = 10
-"""Attempts for each child that is wanted, as published for AutoFormer."""
+"""Attempts per wanted child, as published for AutoFormer."""
 
 
 def breed(
@@ -24,20 +24,20 @@ def breed(
     rng: np.random.Generator,
     most: int | None = None,
 ) -> dict[Arch, tuple[int, ...]]:
-    """Mutations, then crossovers, of parents that are picked at random, all different.
+    """Return mutations, then crossovers, of parents that are picked at random; all children are different.
 
     Args:
         feasible: The space and its limits.
-        parents: What children are made of; without any there are none.
-        mutations: Mutations wanted; fewer come out where ten times the attempts do not give them.
-        crossovers: Crossovers wanted, likewise.
-        prob: Chances of a mutation, as :meth:`~vitnas_core.spaces.SearchSpace.mutate` takes them.
-        seen: Architectures that are not wanted.
-        rng: Where the randomness comes from.
-        most: How many children there may be in all. Defaults to None: as many as are wanted.
+        parents: Parents of the children; without any, there are no children.
+        mutations: Number of wanted mutations; there may be fewer if ten times the attempts do not suffice.
+        crossovers: Number of wanted crossovers, likewise.
+        prob: Mutation probabilities, as :meth:`~vitnas_core.spaces.SearchSpace.mutate` takes them.
+        seen: Architectures to avoid.
+        rng: Source of all randomness.
+        most: Largest number of children. Defaults to None: as many as are wanted.
 
     Returns:
-        Each child, with the numbers of its parents among ``parents``.
+        Each child, with the indices of its parents in ``parents``.
     """
     made: dict[Arch, tuple[int, ...]] = {}
     most = mutations + crossovers if most is None else most

@@ -1,4 +1,4 @@
-"""``Candidate``: one evaluated architecture, a line of ``history.jsonl``; and how candidates are ranked."""
+"""``Candidate``: one evaluated architecture, a line of ``history.jsonl``; and the ranking of candidates."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ..spaces import Arch
 
 @dataclass(frozen=True)
 class Candidate:
-    """An architecture, what it costs and how it scored.
+    """An architecture, its cost and its score.
 
     Args:
-        id: Its number in the search; the same however often the search was stopped.
-        generation: In which generation it was proposed.
+        id: Number in the search; the same however often the search was stopped.
+        generation: Generation in which it was proposed.
         arch: The architecture.
-        cost: ``macs``, ``params`` and, where a table gives it, ``latency`` in seconds.
+        cost: ``macs``, ``params`` and, with a latency table, ``latency`` in seconds.
         score: The metric on the hold-out images, greater is better; minus infinity (null in the file) if there is none.
-        parents: The ids of the candidates that it was made of.
-        seconds: How long its evaluation took.
+        parents: Ids of the candidates that it was made from.
+        seconds: Time of its evaluation.
         fraction: Fraction of the hold-out batches to score it on; ``share`` in a journal. Defaults to 1.
-        complete: False where racing dropped it (its score is then that of the images it saw) or it has no score.
+        complete: False if racing dropped it (its score is then that of the images it saw) or it has no score.
     """
 
     id: int
@@ -38,7 +38,7 @@ class Candidate:
     complete: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Convert to the JSON form."""
         return {
             'id': self.id,
             'generation': self.generation,
@@ -56,7 +56,7 @@ class Candidate:
         """Read the JSON form.
 
         Raises:
-            VitnasError: Something is missing or of the wrong kind.
+            VitnasError: An entry is missing or of the wrong kind.
         """
         try:
             return cls(
@@ -76,6 +76,6 @@ class Candidate:
 
 
 def ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Those that compete, best first: complete, on all hold-out images; ties to the cheaper, then the older."""
+    """Return the complete candidates on all hold-out images, best first; ties go to the cheaper, then the older."""
     whole = [candidate for candidate in candidates if candidate.complete and candidate.fraction == 1.0]
     return sorted(whole, key=lambda candidate: (-candidate.score, candidate.cost['macs'], candidate.id))

@@ -12,12 +12,12 @@ from ..datasets.checks import plain_text
 
 
 def digest_data(data: Any) -> str:
-    """A name for configs and other plain data that stays the same in every process."""
+    """Digest of configs and other plain data, the same in every process."""
     return hashlib.sha256(plain_text(data).encode()).hexdigest()[:16]
 
 
 def digest_weights(model: nn.Module) -> str:
-    """A name for the weights of a model: the same names, types, shapes and bits give the same."""
+    """Digest of a model's weights; equal names, types, shapes and bits give the same digest."""
     found = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         found.update(f'{name} {tensor.dtype} {tuple(tensor.shape)};'.encode())

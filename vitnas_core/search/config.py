@@ -1,4 +1,4 @@
-"""Configs that search: what they need not say, though they are based on that of a training."""
+"""Search configs that derive from a training config: remove the parts that only training needs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _TRAINING_HOOKS = 'vitnas_core.training.'
 
 
 def is_search(cfg: Config) -> bool:
-    """Whether the loop of a config is a search."""
+    """Return whether the loop of a config is a search."""
     loop = LOOPS.get((cfg.get('train_cfg') or {}).get('type') or 'EpochBasedTrainLoop')
     return isinstance(loop, type) and issubclass(loop, SearchLoop)
 
 
 def leave_out_training(cfg: Config) -> None:
-    """Take out of a search's config what belongs to the training of the supernet.
+    """Remove from a search's config the parts that belong to the supernet's training.
 
-    A search trains nothing and validates by itself. mmengine asks for an optimizer wherever there is a loop, and gets
-    the plainest. Of the hooks, those of :mod:`vitnas_core.training` and averages of weights go.
+    A search trains nothing and validates by itself. mmengine asks for an optimizer if there is a loop, and gets the
+    plainest one. Hooks of :mod:`vitnas_core.training` and averages of weights are removed; other hooks stay.
 
     Args:
-        cfg: The config; it is changed.
+        cfg: The config; changed in place.
     """
     for name in _VALIDATION:
         cfg[name] = None
@@ -38,7 +38,7 @@ def leave_out_training(cfg: Config) -> None:
 
 
 def _trains(hook: Any) -> bool:
-    """Whether a hook is of use in a training only."""
+    """Return whether a hook is only useful in training."""
     kind = hook.get('type') if isinstance(hook, Mapping) else type(hook)
     found = MM_HOOKS.get(kind) if isinstance(kind, str) else kind
     return isinstance(found, type) and (found.__module__.startswith(_TRAINING_HOOKS) or issubclass(found, EMAHook))

@@ -1,4 +1,4 @@
-"""What NSGA-II takes from pymoo: survival by rank and crowding, and tournaments."""
+"""pymoo's parts of NSGA-II: survival by rank and crowding, and tournaments."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from .candidate import Candidate
 
 
 def survivors(candidates: Sequence[Candidate], cost: str | None, count: int, rng: np.random.Generator) -> Population:
-    """The best by non-dominated rank; of the last rank that has room, those in the least crowded places.
+    """Select the best by non-dominated rank; from the last rank with room, those in the least crowded places.
 
     Args:
-        candidates: All different, each with a score.
+        candidates: Different candidates, each with a score.
         cost: The objective besides the score, or None: the score is the only one.
-        count: How many; all where there are fewer.
-        rng: What breaks ties.
+        count: Number of survivors; all candidates if there are fewer.
+        rng: Breaks ties.
 
     Returns:
-        pymoo's population; :func:`members` gives its candidates.
+        pymoo's population; :func:`members` returns its candidates.
     """
     if not candidates:
         return Population.new()
     objectives = [[-c.score] if cost is None else [-c.score, c.cost[cost]] for c in candidates]
     everyone = Population.new(F=np.array(objectives, dtype=float), candidate=list(candidates))
-    # Nothing outside the limits is ever evaluated, so to pymoo there are none.
+    # Candidates outside the limits are never evaluated, so the problem needs no limits.
     problem = Problem(n_obj=len(objectives[0]))
     return RankAndCrowding().do(problem, everyone, n_survive=count, random_state=rng)
 
 
 def members(population: Population) -> list[Candidate]:
-    """The candidates of a population."""
+    """Return the candidates of a population."""
     return [individual.get('candidate') for individual in population]
 
 
 def pairs(parents: Population, count: int, rng: np.random.Generator) -> list[tuple[Candidate, Candidate]]:
-    """Winners of binary tournaments, two by two: the one that dominates wins, or else the one in the emptier place.
+    """Run binary tournaments; return pairs of winners. A tie in dominance goes to the less crowded place.
 
     Args:
-        parents: What :func:`survivors` gave.
-        count: How many pairs.
-        rng: Who meets whom, and who wins where they are equal.
+        parents: Result of :func:`survivors`.
+        count: Number of pairs.
+        rng: Decides who meets, and who wins between equals.
     """
-    asked = SimpleNamespace(tournament_type='comp_by_dom_and_crowding', random_state=rng)  # as pymoo's NSGA2 has them
+    asked = SimpleNamespace(tournament_type='comp_by_dom_and_crowding', random_state=rng)  # as in pymoo's NSGA2
     selection = TournamentSelection(func_comp=binary_tournament)
     chosen = selection.do(None, parents, count, 2, to_pop=False, random_state=rng, algorithm=asked)
     candidates = members(parents)

@@ -25,17 +25,17 @@ def search(
     seed: int,
     scored: Callable[[Candidate], None] = lambda candidate: None,
 ) -> Iterator[list[Candidate]]:
-    """Search round by round. The result is a function of the algorithm and the seed, whoever scores.
+    """Search round by round. The result depends only on the algorithm and the seed, whoever scores.
 
-    A search that was killed is replayed: what the journal knows is not scored again.
+    A killed search is replayed: candidates in the journal are not scored again.
 
     Args:
-        algorithm: What is proposed; set up for its space.
-        workers: Who scores; started with a function from :class:`Job` to :class:`Result`.
-        journal: Where candidates are written at once.
-        price: Costs of an architecture.
+        algorithm: Proposes candidates; set up for its space.
+        workers: Score candidates; started with a function from :class:`Job` to :class:`Result`.
+        journal: Takes each candidate at once.
+        price: Gives the cost of an architecture.
         seed: Seed of the search.
-        scored: Called with each candidate that this process had scored. Defaults to nothing.
+        scored: Called with each candidate that this process scored. Defaults to nothing.
 
     Yields:
         The candidates of a round, by id, after the algorithm was told.
@@ -66,7 +66,7 @@ def search(
 
 
 def _fresh(algorithm: SearchAlgorithm, rng: np.random.Generator, seen: set[tuple[Arch, float]]) -> Iterator[Proposal]:
-    """The next round without what is outside the limits, or was seen on as many images."""
+    """Yield the next round without architectures outside the limits, or already seen on as many images."""
     for proposal in algorithm.ask(rng):
         key = (proposal.arch, proposal.fraction)
         if key not in seen and proposal.arch in algorithm.space:
@@ -75,7 +75,7 @@ def _fresh(algorithm: SearchAlgorithm, rng: np.random.Generator, seen: set[tuple
 
 
 def _checked(candidate: Candidate, proposal: Proposal, journal: Journal) -> Candidate:
-    """A candidate of the journal, if it is what the algorithm proposes."""
+    """Return a candidate of the journal if it is what the algorithm proposes; refuse it otherwise."""
     if (candidate.arch, candidate.fraction) != (proposal.arch, proposal.fraction):
         raise VitnasError(
             f'candidate {candidate.id} of {journal.path} is not what this search proposes as number {candidate.id}: '
@@ -88,7 +88,7 @@ def _checked(candidate: Candidate, proposal: Proposal, journal: Journal) -> Cand
 def _candidate(
     number: int, generation: int, proposal: Proposal, result: Result | Failure, price: Callable[[Arch], Cost]
 ) -> Candidate:
-    """What the journal keeps of a result."""
+    """Make the journal's candidate from a result."""
     if isinstance(result, Failure):
         raise VitnasError(f'candidate {number} cannot be scored: {result.reason}: {proposal.arch.to_json()}')
     cost = {name: value for name, value in dataclasses.asdict(price(proposal.arch)).items() if value is not None}

@@ -1,4 +1,4 @@
-"""Drawing architectures that meet the limits, in a bounded number of attempts."""
+"""Random architectures within the limits, drawn in a bounded number of attempts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..spaces import Arch, SearchSpace
 _DRAWS = 100
 """Random draws for one architecture before the walk."""
 _STEPS, _MOST_STEPS = 200, 2000
-"""Steps of a walk, and of one that has met nothing new so far."""
+"""Steps of a walk, and of a walk that has found nothing new so far."""
 _PRICED = 2**12
-"""Number of prices that are remembered, so that a candidate is priced once from its draw to the journal."""
+"""Number of cached prices, so that a candidate is priced once from its draw to the journal."""
 
 
 class FeasibleSpace:
@@ -28,7 +28,7 @@ class FeasibleSpace:
         constraint: The limits.
 
     Attributes:
-        price: The same, with a memory.
+        price: The same function with a cache.
         witness (Arch): An architecture within the limits.
 
     Raises:
@@ -44,10 +44,10 @@ class FeasibleSpace:
         return self.constraint.met(self.price(arch))
 
     def draw(self, rng: np.random.Generator, seen: Container[Arch]) -> Arch | None:
-        """A random architecture within the limits that is not in ``seen``; None if none is found.
+        """Draw a random architecture within the limits that is not in ``seen``; None if none is found.
 
-        Where random draws miss a narrow window, a walk of small mutations from a known architecture
-        stays inside it. A small space is listed in the end, so that None means that it is exhausted.
+        Random draws may miss a narrow range of costs. Then a walk of small mutations from a known architecture stays
+        inside it. A small space is enumerated in the end, so that None means that it is exhausted.
         """
         for _ in range(_DRAWS):
             arch = self.space.sample(rng)
@@ -60,7 +60,7 @@ class FeasibleSpace:
         return found
 
     def draw_several(self, count: int, rng: np.random.Generator, seen: Iterable[Arch] = ()) -> list[Arch]:
-        """Random architectures within the limits, all different and not in ``seen``; fewer where no more are found."""
+        """Draw random architectures within the limits, all different and not in ``seen``; fewer if there are none."""
         taken = set(seen)
         drawn: list[Arch] = []
         while len(drawn) < count and (arch := self.draw(rng, taken)) is not None:

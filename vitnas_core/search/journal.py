@@ -19,31 +19,31 @@ _SHOWN = 8
 
 
 class Journal:
-    """``history.jsonl``: a header that says what is searched, then one line per candidate.
+    """``history.jsonl``: a header that identifies the search, then one line per candidate.
 
-    Rank 0 writes ``history.jsonl``. Another rank appends what it scores to ``history.rank<r>.jsonl`` at once;
-    rank 0 moves those lines over at the end of a round. So no scored candidate is lost, for any number of ranks
-    before and after, and a candidate that a kill left in both files is read once.
+    Rank 0 writes ``history.jsonl``. Another rank appends its candidates to ``history.rank<r>.jsonl`` at once; rank 0
+    moves those lines over at the end of a round. So no scored candidate is lost, for any number of ranks before and
+    after. A candidate that a kill left in both files is read once.
 
     Args:
         folder: The work dir.
-        header: What determines the search, as JSON data. A journal with another header is not continued.
+        header: Everything that determines the search, as JSON data. A journal with another header is not continued.
         rank: Rank of this process. Defaults to 0.
     """
 
     def __init__(self, folder: str | os.PathLike, header: Mapping[str, Any], rank: int = 0) -> None:
         self.folder, self.rank = Path(folder), rank
-        self.header = json.loads(json.dumps(header))  # as it will be read: tuples are lists
+        self.header = json.loads(json.dumps(header))  # as it will be read back: tuples become lists
         self.path = self.folder / ('history.jsonl' if rank == 0 else f'history.rank{rank}.jsonl')
         self.candidates: dict[int, Candidate] = {}
 
     def open(self) -> dict[int, Candidate]:
         """Read the candidates of earlier runs by id, the same on every rank, before any rank appends.
 
-        A last line that a kill tore is cut off the file; part files of other ranks are merged.
+        An incomplete last line is cut off the file; part files of other ranks are merged.
 
         Raises:
-            VitnasError: The journal is of another search (with the differences), or damaged.
+            VitnasError: The journal belongs to another search (the message lists the differences), or is damaged.
         """
         found: list[Any] = [None]
         if self.rank == 0:
@@ -72,7 +72,7 @@ class Journal:
         self.candidates[candidate.id] = candidate
 
     def end_round(self, candidates: Iterable[Candidate]) -> None:
-        """Put a whole round on the disk: rank 0 adds the candidates of other ranks, then these drop their part files.
+        """Flush a whole round to disk: rank 0 adds the candidates of other ranks, which then drop their part files.
 
         Args:
             candidates: The round, on every rank.
@@ -84,7 +84,7 @@ class Journal:
             self.path.unlink(missing_ok=True)
 
     def _merge(self, candidates: Iterable[Candidate]) -> None:
-        """Add candidates that are not written yet, and put all on the disk."""
+        """Add candidates that are not written yet, and flush all to disk."""
         for candidate in candidates:
             if candidate.id not in self.candidates:
                 self.append(candidate)
@@ -97,12 +97,12 @@ class Journal:
 
     def _write(self, lines: list[Mapping[str, Any]]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self.path.open('ab', buffering=0) as file:  # each line reaches the system in one call
+        with self.path.open('ab', buffering=0) as file:  # writes each line in one system call
             for line in lines:
                 file.write((json.dumps(line) + '\n').encode())
 
     def _read(self, path: Path, mend: bool = False) -> Iterator[Candidate]:
-        """The candidates of a file, its header checked; the torn last line is left out (and cut off: ``mend``)."""
+        """Yield the candidates of a file and check its header; skip an incomplete last line (``mend``: cut it off)."""
         if not path.exists():
             return
         content = path.read_bytes()
@@ -131,7 +131,7 @@ class Journal:
 
 
 def read_candidates(path: str | os.PathLike) -> list[Candidate]:
-    """The candidates of a ``history.jsonl``, by id, whatever the search; a line that a kill tore is left out.
+    """Read the candidates of any ``history.jsonl``, by id; an incomplete last line is skipped.
 
     Raises:
         VitnasError: There is no such file, or a line is damaged.

@@ -42,8 +42,8 @@ from .settings import build_algorithm
 class SearchLoop(BaseLoop):
     """Search a trained supernet, round by round.
 
-    ``train_dataloader`` gives the hold-out part of the training set and ``load_from`` the supernet. A search that was
-    killed goes on from its journal as if it had never stopped, on any number of ranks.
+    ``train_dataloader`` gives the hold-out part of the training set, and ``load_from`` the supernet. A killed search
+    continues from its journal as if it had never stopped, on any number of ranks.
 
     Args:
         runner: The runner.
@@ -52,23 +52,24 @@ class SearchLoop(BaseLoop):
         evaluator: Config of the metric (or metrics) of the score.
         input_size: Image side, or (height, width), for which architectures are priced. Defaults to None: that of the
             images (:func:`~vitnas_core.evaluation.pricing.resolve_pricing`).
-        constraint: Limits as of :class:`~vitnas_core.costs.Constraint`, e.g. ``dict(macs=(None, 1.4e9))``.
-            Defaults to None: none.
-        num_classes: Classes of the linear head that is priced too; 0 for none. Defaults to None: those of the head
-            of a classifier.
-        latency_table: Path of a latency table of this space; gives candidates a latency, which
-            ``constraint`` can limit. Defaults to None.
-        metric: Name of the value of the evaluator that is the score, greater is better. Defaults to None: its first.
-        racing: ``dict(confidence=0.99)``: drop a candidate as soon as it cannot reach the parents any more;
-            see :class:`~vitnas_core.evaluation.Racing`. Defaults to None: every candidate sees every image.
+        constraint: Limits for :class:`~vitnas_core.costs.Constraint`, e.g. ``dict(macs=(None, 1.4e9))``. Defaults to
+            None: no limits.
+        num_classes: Classes of the linear head in the price; 0 for no head. Defaults to None: those of a classifier's
+            head.
+        latency_table: Path of a latency table of this space; gives candidates a latency, which ``constraint`` can
+            limit. Defaults to None.
+        metric: Name of the evaluator's value that is the score; greater is better. Defaults to None: the first value.
+        racing: ``dict(confidence=0.99)``: drop a candidate as soon as it can no longer reach the parents; see
+            :class:`~vitnas_core.evaluation.Racing`. Defaults to None: every candidate sees every image.
         keep_gb: Keep decoded hold-out batches in memory up to this size. Defaults to 4.
         recalibrate: Number of hold-out batches on which batch norms get the statistics of a candidate before it is
-            scored; for backbones with batch norms, such as NASViT. Defaults to 0: those of the supernet's training.
-        workers: Who scores: ``dict(type='serial')``, this process, or ``dict(type='ranks')``, all processes of a
-            distributed run, which divide candidates, not images. Defaults to None: ranks where there are several.
+            scored; for backbones with batch norms, such as NASViT. Defaults to 0: they keep those of the supernet's
+            training.
+        workers: Workers that score: ``dict(type='serial')``, this process, or ``dict(type='ranks')``, all processes of
+            a distributed run, which divide candidates, not images. Defaults to None: ranks if there are several.
 
     Raises:
-        VitnasError: The model is not elastic, there is no ``load_from``, the images are the test set's, or a setting
+        VitnasError: The model is not elastic, there is no ``load_from``, the images are from the test set, or a setting
             is out of range.
         InfeasibleError: No architecture meets the limits.
     """
@@ -89,7 +90,7 @@ class SearchLoop(BaseLoop):
         recalibrate: int = 0,
         workers: Mapping[str, Any] | None = None,
     ) -> None:
-        # Refuse whatever can be refused before images or weights are read.
+        # Refuse everything that can be refused before images or weights are read.
         self._logger = runner.logger
         self.model = unwrap(runner.model)
         self.backbone = elastic_backbone(self.model)
@@ -112,7 +113,7 @@ class SearchLoop(BaseLoop):
         self.algorithm.setup(self.feasible)
         self.algorithm.load(self.load_from)
         self.workers = WORKERS.build(workers or dict(type='ranks' if is_distributed() else 'serial'))
-        # A search goes on from its journal; mmengine's resume would take over the supernet's epochs.
+        # A search continues from its journal; mmengine's resume would restore the supernet's epochs.
         do_not_resume(runner)
         self.data_digest = digest_data([dataloader.get('dataset'), dataloader.get('batch_size')])
         super().__init__(runner, whole(dataloader))
@@ -120,7 +121,7 @@ class SearchLoop(BaseLoop):
         self.scorer = Scorer(
             self.model, self.dataloader, runner.build_evaluator(evaluator), metric, self.racing, keep_gb, recalibrate
         )
-        self.seed = given_seed(runner)  # a run without a seed must be the same later
+        self.seed = given_seed(runner)  # a run without a seed must repeat later
         self.rank, self.world = get_dist_info()
         self.history: tuple[Candidate, ...] = ()
         self._epoch = 0
@@ -130,7 +131,7 @@ class SearchLoop(BaseLoop):
         """The settings in a config, with their defaults."""
         return list(inspect.signature(cls.__init__).parameters.values())[3:]  # without self, runner and dataloader
 
-    # what mmengine's hooks ask for
+    # for mmengine's hooks
 
     @property
     def epoch(self) -> int:
@@ -139,29 +140,29 @@ class SearchLoop(BaseLoop):
 
     @property
     def max_epochs(self) -> int:
-        """Number of rounds, at most."""
+        """Largest number of rounds."""
         return self.algorithm.max_rounds
 
     @property
     def iter(self) -> int:
-        """Number of candidates that are done."""
+        """Number of finished candidates."""
         return len(self.history)
 
     @property
     def max_iters(self) -> int:
-        """Number of candidates, at most."""
+        """Largest number of candidates."""
         return self.algorithm.max_candidates
 
     # the search
 
     def price(self, arch: Arch) -> Cost:
-        """Costs of an architecture, the latency included where a table is given."""
+        """Costs of an architecture, including its latency if a table is given."""
         return self.feasible.price(arch)
 
     def run(self) -> torch.nn.Module:
         """Search; return the model with the winner active."""
         self.runner.call_hook('before_train')
-        load_weights(self.model, self.load_from)  # strictly, so that no search runs on weights that are half random
+        load_weights(self.model, self.load_from)  # strictly, so that no weight stays random
         journal = Journal(self.runner.work_dir, self.header(), self.rank)
         self._bar, rounds = SearchBar(self.max_iters, shown=self.rank == 0), 0
         self.workers.start(lambda: self.scorer.score)
@@ -188,7 +189,7 @@ class SearchLoop(BaseLoop):
         if not ranked(self.history):
             raise VitnasError(f'none of the {self.iter} candidates has a score: is the supernet trained?')
         best = ranked(self.history)[0]
-        if self.scorer.metric is None:  # all candidates were in the journal, and only a score tells its name
+        if self.scorer.metric is None:  # all candidates were in the journal, and only a score reveals its name
             self.scorer.score(Job(best.arch))
         self.scorer.activate(best.arch)
         if self.rank == 0:
@@ -200,7 +201,7 @@ class SearchLoop(BaseLoop):
             )
 
     def header(self) -> dict[str, Any]:
-        """What determines the search, for the journal. The number of rounds does not: more can be added."""
+        """Everything that determines the search, for the journal, except the number of rounds: more can be added."""
         table = self.latency_table
         return {
             'version': 1,
@@ -224,13 +225,13 @@ class SearchLoop(BaseLoop):
     # files and log
 
     def write_results(self) -> Candidate:
-        """Write ``best_arch.json``, ``pareto.json`` and what the algorithm adds; return the best candidate."""
+        """Write ``best_arch.json``, ``pareto.json`` and the algorithm's files; return the best candidate."""
         for name, text in self.algorithm.texts().items():
             atomic_write(Path(self.runner.work_dir) / name, text)
         return outputs.write_results(self.runner.work_dir, self.history, self.algorithm.front_cost)
 
     def write_pictures(self, baselines: Sequence[tuple[str, float, Mapping[str, float]]] = ()) -> None:
-        """Write ``pareto.png``, ``report.html`` and what the algorithm adds, of the search that has run.
+        """Write ``pareto.png``, ``report.html`` and the algorithm's pictures for a finished search.
 
         Args:
             baselines: (name, score, costs) of networks to show beside the candidates. Defaults to none.
@@ -282,12 +283,12 @@ class SearchLoop(BaseLoop):
             training_csv=Path(self.load_from).parent / 'supernet_report.csv',
         )
 
-    # what it is built with
+    # construction
 
     def _pricing(
         self, runner: Runner, dataloader: Mapping[str, Any], input_size: Size | None, num_classes: int | None
     ) -> tuple[Size, int]:
-        """The image size and the classes that architectures are priced for."""
+        """Return the image size and the classes for which architectures are priced."""
         bound = self.algorithm.priced_for()
         for name, given in (('input_size', input_size), ('num_classes', num_classes)):
             if bound and given is not None:
@@ -313,7 +314,7 @@ class SearchLoop(BaseLoop):
         return None if racing is None else Racing(**racing)
 
     def _check_norms(self) -> None:
-        """Refuse to recalibrate without batch norms; warn where statistics of other architectures would count."""
+        """Refuse recalibration without batch norms; warn if batch norms would mix the statistics of architectures."""
         if self.recalibrate and not batch_norms(self.model):
             raise VitnasError('`recalibrate` is for models with batch norms that are not frozen; this one has none')
         elastic = elastic_norms(self.model)
@@ -326,7 +327,7 @@ class SearchLoop(BaseLoop):
 
 
 def _read_table(path: str | None, loop: SearchLoop) -> LatencyTable | None:
-    """The table of a search, if it was measured for what is searched."""
+    """Read the latency table of a search; refuse one that was measured for something else."""
     if path is None:
         if 'latency' in loop.constraint.limits:
             raise VitnasError(

@@ -1,4 +1,4 @@
-"""Loops of one algorithm each, with all settings side by side: ``dict(type='vitnas.EvolutionSearchLoop', …)``."""
+"""One search loop per algorithm, with all settings side by side: ``dict(type='vitnas.EvolutionSearchLoop', …)``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .settings import check_names, split
 
 
 class NamedSearchLoop(SearchLoop):
-    """:class:`SearchLoop` of one algorithm.
+    """:class:`SearchLoop` for one algorithm.
 
     Args:
         runner: The runner.
@@ -23,7 +23,7 @@ class NamedSearchLoop(SearchLoop):
     """
 
     kind: ClassVar[type[SearchAlgorithm]]
-    """The algorithm."""
+    """Class of the algorithm."""
 
     def __init__(self, runner: Runner, dataloader: Mapping[str, Any], **settings: Any) -> None:
         check_names(settings, self.takes(), f'vitnas.{type(self).__name__}')

@@ -1,4 +1,4 @@
-"""What a search leaves in its work dir: the winner, the Pareto front, the picture and the report."""
+"""Files that a search writes into its work dir: the winner, the Pareto front, the picture and the report."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def write_results(folder: str | Path, candidates: Sequence[Candidate], cost: str
 
     Args:
         folder: The work dir.
-        candidates: What was evaluated; at least one that competes.
-        cost: Which cost the front is of. Defaults to 'macs'.
+        candidates: Evaluated candidates; at least one that is complete, on all hold-out images.
+        cost: Cost of the front. Defaults to 'macs'.
     """
     best = ranked(candidates)[0]
     front = pareto_front(candidates, cost)
@@ -52,14 +52,14 @@ def write_pictures(
 
     Args:
         folder: The work dir.
-        candidates: What was evaluated.
-        title: What the report is called.
-        limits: The limits of the search, by cost.
-        metric: What the score is.
-        settings: What the report says about the search, name → text.
-        training_csv: Where the supernet's training left its report; need not be there.
+        candidates: Evaluated candidates.
+        title: Title of the report.
+        limits: Limits of the search, by cost.
+        metric: Name of the score.
+        settings: Settings of the search for the report, name → text.
+        training_csv: Report of the supernet's training; may be missing.
         baselines: (name, score, costs) of networks to show beside the candidates. Defaults to none.
-        cost: Which cost the front is of. Defaults to 'macs'.
+        cost: Cost of the front. Defaults to 'macs'.
     """
     from ..visualization import draw_pareto, save_png, write_report  # matplotlib is not needed to search
 

@@ -1,4 +1,4 @@
-"""The non-dominated set: candidates that no other beats in score without costing more."""
+"""The non-dominated set: candidates that no other candidate beats in score without costing more."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .candidate import Candidate, ranked
 
 
 def pareto_front(candidates: Iterable[Candidate], cost: str = 'macs') -> list[Candidate]:
-    """The candidates that are not dominated, cheapest first.
+    """Return the candidates that are not dominated, cheapest first.
 
-    One dominates another when it scores at least as well and costs no more, and is better in one of
-    the two. Of equals the older one stays. Only candidates that compete are looked at.
+    One candidate dominates another if it scores at least as well, costs no more, and is better in one of the two. Of
+    equals, the older one stays. Only complete candidates on all hold-out images are compared.
 
     Args:
         candidates: Any candidates.
-        cost: Which cost. Defaults to ``'macs'``.
+        cost: Name of the cost. Defaults to ``'macs'``.
     """
     whole = sorted(ranked(candidates), key=lambda candidate: candidate.id)
     scores = np.array([candidate.score for candidate in whole], dtype=float)
@@ -26,7 +26,7 @@ def pareto_front(candidates: Iterable[Candidate], cost: str = 'macs') -> list[Ca
 
 
 def non_dominated(scores: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Where nothing scores better without costing more, cheapest first; of equals the first.
+    """Find the entries that no other beats in score without costing more, cheapest first; of equals, the first.
 
     Args:
         scores: Greater is better, shape (n,).
@@ -42,14 +42,14 @@ def non_dominated(scores: np.ndarray, costs: np.ndarray) -> np.ndarray:
 
 
 def best_layers(scores: np.ndarray, costs: np.ndarray, count: int) -> np.ndarray:
-    """The front, the front of what is left, and so on until there are enough.
+    """Select the front, then the front of the rest, and so on until there are enough.
 
-    Of a layer that has too many those are taken that are spread best over the cost.
+    If a layer has too many, those that are spread best over the cost are taken.
 
     Args:
         scores: Greater is better, shape (n,).
         costs: Smaller is better, shape (n,).
-        count: How many; all where there are fewer.
+        count: Number to select; all if there are fewer.
 
     Returns:
         Indices, int64, layer by layer, each cheapest first.
@@ -63,11 +63,11 @@ def best_layers(scores: np.ndarray, costs: np.ndarray, count: int) -> np.ndarray
 
 
 def spread(costs: np.ndarray, count: int) -> np.ndarray:
-    """Some of many costs, as evenly over their range as they allow.
+    """Select some of many costs, spread over their range as evenly as they allow.
 
     Args:
         costs: In rising order, shape (n,).
-        count: How many; all where there are fewer. With two or more the first and the last are among them.
+        count: Number to select; all if there are fewer. With two or more, the first and the last are among them.
 
     Returns:
         Indices, int64, rising.

@@ -1,4 +1,4 @@
-"""``ForestPredictor``: learns from evaluated architectures how others would score (NASViT, App. C.1)."""
+"""``ForestPredictor``: predicts scores of architectures from those already evaluated (NASViT, App. C.1)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..utils import checks
 from .candidate import Candidate, ranked
 
 LEAST = 4
-"""The fewest candidates that a predictor can be fitted to: two in each half, or there is nothing to rank."""
+"""Least number of candidates to fit a predictor: two per half, or there is nothing to rank."""
 
 
 @dataclass(frozen=True)
 class PredictorValidation:
-    """How well a predictor does on candidates that it was not trained on.
+    """Quality of a predictor on candidates that it was not trained on.
 
     Args:
-        r2: The coefficient of determination R² of the predictions: 1 where they are exact, 0 where the mean
-            would do as well, below where it would do better.
-        kendall: Kendall's τ of predicted and measured scores: 1 for the same order, -1 for the reverse, 0 also
-            where either are all equal.
-        num_train: How many candidates it was trained on.
-        num_validation: How many it was not.
+        r2: Coefficient of determination R² of the predictions: 1 if they are exact, 0 if the mean would do as well,
+            negative if the mean would do better.
+        kendall: Kendall's τ of predicted and measured scores: 1 for the same order, -1 for the reverse order, 0 also if
+            all predicted or all measured scores are equal.
+        num_train: Number of training candidates.
+        num_validation: Number of other candidates.
     """
 
     r2: float
@@ -37,7 +37,7 @@ class PredictorValidation:
 
     @classmethod
     def of(cls, predicted: Sequence[float], measured: Sequence[float], num_train: int) -> PredictorValidation:
-        """Compare predictions with what was measured."""
+        """Compare predictions with measured scores."""
         from scipy.stats import kendalltau
         from sklearn.metrics import r2_score
 
@@ -52,13 +52,13 @@ class PredictorValidation:
 class ForestPredictor:
     """A random forest from the encoding of an architecture to its score.
 
-    The encoding is :meth:`~vitnas_core.spaces.SearchSpace.encode`'s, with -1 for what absent blocks would
-    choose. Equal candidates and seeds give equal predictions, bit for bit.
+    The input is the encoding of :meth:`~vitnas_core.spaces.SearchSpace.encode`, with -1 for the choices of absent
+    blocks. Equal candidates and seeds give equal predictions, bit for bit.
 
     Args:
         space: The space of the architectures.
         trees: Trees of the forest. Defaults to 100.
-        seed: Of the halves and of the forest. Defaults to 0.
+        seed: Seed of the halves and of the forest. Defaults to 0.
 
     Raises:
         VitnasError: ``trees`` is not a whole number of at least 1.
@@ -73,14 +73,15 @@ class ForestPredictor:
     def fit(self, candidates: Iterable[Candidate]) -> PredictorValidation:
         """Train on one half of the candidates and validate on the other (NASViT, Alg. 2, step 3).
 
-        Only candidates that compete are used (:func:`ranked`). The forest stays the one of the training half,
-        as in the paper: the figures are those of the forest that predicts. The other half is kept as ``held_out``.
+        Only complete candidates on all hold-out images are used (:func:`ranked`). As in the paper, the forest is not
+        fitted again to all of them, so that the validation is that of the forest that predicts. The other half is kept
+        as ``held_out``.
 
         Args:
             candidates: Any candidates; their order does not matter.
 
         Raises:
-            VitnasError: Fewer than four compete.
+            VitnasError: Fewer than four candidates can be used.
         """
         from sklearn.ensemble import RandomForestRegressor
 
@@ -100,13 +101,13 @@ class ForestPredictor:
         return PredictorValidation.of(predicted.tolist(), [c.score for c in self.held_out], len(train))
 
     def predict(self, archs: Sequence[Arch]) -> np.ndarray:
-        """The scores to expect.
+        """Predict scores.
 
         Returns:
             float64 of shape (len(archs),).
 
         Raises:
-            VitnasError: It is not fitted yet.
+            VitnasError: The predictor is not fitted yet.
             ArchError: An architecture is not in the space.
         """
         if self._forest is None:
@@ -119,11 +120,11 @@ class ForestPredictor:
 
 @dataclass(frozen=True)
 class Screening:
-    """How a search uses a predictor between its generations: more children than wanted, of which the best stay.
+    """Use of a predictor between the generations of a search: make more children than wanted, and keep the best.
 
     Args:
         trees: Trees of the forest. Defaults to 100.
-        oversample: How many times the wanted children are made. Defaults to 4.
+        oversample: Factor of the number of children. Defaults to 4.
 
     Raises:
         VitnasError: A number is out of range.
@@ -137,7 +138,7 @@ class Screening:
         """Read a config.
 
         Raises:
-            VitnasError: It has something else, or a number is out of range.
+            VitnasError: The config has another key, or a number is out of range.
         """
         known = [field.name for field in fields(cls)]
         if not isinstance(settings, Mapping) or set(settings) - set(known):

@@ -11,8 +11,8 @@ class SearchBar:
     """mmengine's bar over all candidates, followed by the generation and the best score; silent off a terminal.
 
     Args:
-        total: Number of candidates there will be.
-        shown: Whether this process shows it; only one of several should.
+        total: Total number of candidates.
+        shown: Whether this process shows the bar; only one of several should.
     """
 
     def __init__(self, total: int, shown: bool) -> None:
@@ -22,14 +22,14 @@ class SearchBar:
             self._bar.start()
 
     def add(self, count: int, text: str) -> None:
-        """Move by some candidates."""
+        """Advance by some candidates."""
         if self._bar is not None:
             self._bar.update(min(count, self._bar.task_num - self._bar.completed))
             self._bar.file.write(f', {text} ')
             self._bar.file.flush()
 
     def end_round(self, done: int) -> None:
-        """Correct the number of candidates, and leave the line so that the next output does not run into it."""
+        """Correct the number of candidates, and end the line so that the next output does not run into it."""
         if self._bar is not None:
             self._bar.completed = done
             self._bar.file.write('\n')

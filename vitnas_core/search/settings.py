@@ -1,4 +1,4 @@
-"""Settings of a search in a config: which belong to the algorithm, and which to the loop."""
+"""Settings of a search in a config: split them into those of the algorithm and those of the loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def build_algorithm(config: Mapping[str, Any] | SearchAlgorithm) -> SearchAlgori
     """Build an algorithm from its config.
 
     Raises:
-        VitnasError: It is no algorithm, or a setting is unknown, missing or out of range.
+        VitnasError: The config is not that of an algorithm, or a setting is unknown, missing or out of range.
     """
     if isinstance(config, SearchAlgorithm):
         return config
@@ -27,10 +27,10 @@ def build_algorithm(config: Mapping[str, Any] | SearchAlgorithm) -> SearchAlgori
 
 
 def algorithm_class(config: Any) -> type[SearchAlgorithm]:
-    """Class of an algorithm's config.
+    """Return the class of an algorithm's config.
 
     Raises:
-        VitnasError: It is not the config of an algorithm.
+        VitnasError: The config is not that of an algorithm.
     """
     kind = config.get('type') if isinstance(config, Mapping) else None
     found = ALGORITHMS.get(kind) if isinstance(kind, str) else kind
@@ -57,10 +57,10 @@ def check_names(settings: Iterable[str], known: Iterable[Any], what: str) -> Non
     Args:
         settings: Names that are given; ``type`` may be one of them.
         known: Fields of a dataclass or parameters of a function.
-        what: What takes them, for the error.
+        what: Name of the receiver, for the error.
 
     Raises:
-        VitnasError: With the nearest name of an unknown one.
+        VitnasError: A setting is unknown or missing; the message names the nearest known one.
     """
     taken = {one.name: _is_needed(one) for one in known}
     given = {name for name in settings if name != 'type'}
@@ -74,6 +74,6 @@ def check_names(settings: Iterable[str], known: Iterable[Any], what: str) -> Non
 
 
 def _is_needed(one: Any) -> bool:
-    """Whether a field or a parameter has no default."""
+    """Return whether a field or a parameter has no default."""
     missing = (dataclasses.MISSING, inspect.Parameter.empty)
     return all(getattr(one, name, missing[0]) in missing for name in ('default', 'default_factory'))

@@ -1,4 +1,4 @@
-"""What a space search refuses before it trains anything: mistakes that would otherwise show after hours."""
+"""Checks before a space search trains anything, for mistakes that would otherwise show after hours."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .settings import algorithm_class, check_names
 
 
 def check_search(search: Any) -> None:
-    """Refuse what would only fail after the last supernet is trained.
+    """Refuse a search that would only fail after the last supernet is trained.
 
     Raises:
-        VitnasError: It is not the config of a search loop, or a setting is unknown or missing.
+        VitnasError: The config is not that of a search loop, or a setting is unknown or missing.
     """
     kind = search.get('type') if isinstance(search, Mapping) else None
     loop = LOOPS.get(kind) if isinstance(kind, str) else kind
@@ -41,7 +41,7 @@ def check_search(search: Any) -> None:
 
 
 def check_evaluator(evaluator: Any, cfg: Config) -> None:
-    """Build the metrics once, as a search would after hours.
+    """Build the metrics once, now, as the search itself would only do so after hours.
 
     Raises:
         VitnasError: There are no such metrics.
@@ -54,10 +54,10 @@ def check_evaluator(evaluator: Any, cfg: Config) -> None:
 
 
 def check_config(cfg: Config) -> None:
-    """Refuse a config that could not run the parts of a step.
+    """Refuse a config that cannot run the parts of a step.
 
     Raises:
-        VitnasError: With what is missing or in the way.
+        VitnasError: An entry is missing or in the way; the message names it.
     """
     for name in ('train_cfg', 'train_dataloader', 'val_dataloader', 'optim_wrapper'):
         if not cfg.get(name):

@@ -1,4 +1,4 @@
-"""How good a search space is, and where it should move: S3's E-T error and its tendency (S3, Sec. 2.3, Eq. 5 to 8)."""
+"""Quality of a search space and its evolution: S3's E-T error and tendencies (S3, Sec. 2.3, Eq. 5 to 8)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ..spaces.evolving import DIGITS, moved_options
 from ..utils import checks
 
 TOP = 50
-"""How many of the best architectures the top-tier error is the mean of, in the paper."""
+"""Number of best architectures in the paper's top-tier error."""
 
 ROUNDINGS: dict[str, Callable[[float], float]] = {'floor': math.floor, 'symmetric': math.trunc}
-"""How w / τ becomes whole steps: Eq. 8's floor, under which the smallest downward slope is a step up, or
-towards zero on both sides."""
+"""Rounding of w / τ to whole steps: ``'floor'``, Eq. 8's, makes the smallest downward slope a step up; ``'symmetric'``
+rounds towards zero on both sides."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """An architecture that was drawn from a space, and its error in percent."""
+    """An architecture drawn from a space, and its error in percent."""
 
     arch: Arch
     error: float
@@ -35,9 +35,9 @@ class SpaceQuality:
     """The E-T error of a set of architectures: the mean of its two parts.
 
     Args:
-        expected: Mean error of all (Eq. 5).
+        expected: Mean error of all architectures (Eq. 5).
         top: Mean error of the best ones.
-        count: How many there were.
+        count: Number of architectures.
     """
 
     expected: float
@@ -46,16 +46,16 @@ class SpaceQuality:
 
     @property
     def et_error(self) -> float:
-        """The mean of both parts."""
+        """Mean of both parts."""
         return (self.expected + self.top) / 2
 
     @classmethod
     def of(cls, errors: Iterable[float], top: float = TOP) -> SpaceQuality:
-        """The quality of architectures with these errors.
+        """Compute the quality of architectures with these errors.
 
         Args:
-            errors: One an architecture.
-            top: How many of the best count as the top tier (all, where there are fewer), or below 1 which fraction.
+            errors: One error per architecture.
+            top: Number of best architectures in the top tier (all if there are fewer); below 1, their fraction.
                 Defaults to 50.
         """
         ordered = np.sort(np.fromiter(errors, float))
@@ -65,15 +65,15 @@ class SpaceQuality:
 
 @dataclass(frozen=True)
 class Tendency:
-    """Where one dimension should move.
+    """Direction in which one dimension should move.
 
     Args:
         dimension: The dimension.
-        qualities: The E-T error of the architectures that have each choice; None for a choice that none has.
-        slope: w of the line through them (Eq. 7), in percent of error a step; 0 where there are less than two points.
-        wanted: How many steps Eq. 8 moves all choices.
-        steps: How many they move: as many, or fewer where no choice would be left or the space would leave its limits.
-        moved: The choices after that.
+        qualities: E-T error of the architectures with each choice; None for a choice that no architecture has.
+        slope: w of the line through these errors (Eq. 7), in percent of error per step; 0 for less than two points.
+        wanted: Number of steps by which Eq. 8 moves all choices.
+        steps: Actual number of steps: fewer if no choice would be left or the space would leave its limits.
+        moved: Choices after the move.
     """
 
     dimension: StageDimension
@@ -84,7 +84,7 @@ class Tendency:
     moved: tuple[Value, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form."""
+        """Convert to the JSON form."""
         return {
             'path': self.dimension.path,
             'choices': list(self.dimension.options),
@@ -99,13 +99,13 @@ class Tendency:
 
 @dataclass(frozen=True)
 class SpaceStep:
-    """One step of a space search: a space, what was drawn from it, and where it moved.
+    """One step of a space search: a space, the samples drawn from it, and its tendencies.
 
     Args:
         space: The space.
         samples: Architectures drawn from it, within the limits.
-        tendencies: Where its dimensions moved; empty for the last space, which is searched. Defaults to ().
-        top: As of :meth:`SpaceQuality.of`. Defaults to 50.
+        tendencies: Moves of its dimensions; empty for the last space, which is searched. Defaults to ().
+        top: As in :meth:`SpaceQuality.of`. Defaults to 50.
     """
 
     space: SearchSpace
@@ -115,14 +115,14 @@ class SpaceStep:
 
     @property
     def quality(self) -> SpaceQuality:
-        """The E-T error of the space."""
+        """E-T error of the space."""
         return SpaceQuality.of((sample.error for sample in self.samples), self.top)
 
 
 def subspaces(dimension: StageDimension, samples: Sequence[Sample]) -> dict[Value, list[float]]:
-    """The errors of the architectures that have each choice of a dimension.
+    """Return the errors of the architectures with each choice of a dimension.
 
-    Blocks of a stage choose by themselves, so an architecture counts once for every block that has the choice.
+    Each block of a stage has its own choice, so an architecture counts once for every block that has the choice.
     """
     found: dict[Value, list[float]] = {option: [] for option in dimension.options}
     for sample in samples:
@@ -136,26 +136,26 @@ def subspaces(dimension: StageDimension, samples: Sequence[Sample]) -> dict[Valu
 
 @dataclass(frozen=True)
 class SpaceEvolution:
-    """How a space moves by the errors of architectures drawn from it (Alg. 1, lines 5 to 10).
+    """Evolution of a space by the errors of architectures drawn from it (Alg. 1, lines 5 to 10).
 
-    The paper does not say in which unit the choices enter the line of Eq. 7. By default it is the dimension's own
-    step, so that w is what a step would gain, in percent of error, and one threshold serves all dimensions. With
-    the choices as they are (``unit='choice'``) w of a dimension of hundreds of channels is so small that the floor
-    moves it up by one step or not at all.
+    The paper does not say in which unit the choices enter the line of Eq. 7. The default is the dimension's own step:
+    w is then the gain of one step, in percent of error, and one threshold serves all dimensions. With the choices as
+    they are (``unit='choice'``), w of a dimension of hundreds of channels is very small. The floor then moves it up by
+    one step or not at all.
 
     Args:
-        steps: γ: by how much a step moves a dimension, by its name, e.g. ``dict(depth=1, embed_dim=64)``. Dimensions
-            that are not named stay.
-        threshold: τ: the slope that moves a dimension by one step. Defaults to 0.4.
+        steps: γ: size of a step of a dimension, by its name, e.g. ``dict(depth=1, embed_dim=64)``. Dimensions that are
+            not named stay.
+        threshold: τ: slope that moves a dimension by one step. Defaults to 0.4.
         rounding: ``'floor'`` as in Eq. 8, or ``'symmetric'``, which treats both directions alike. Defaults to
             ``'floor'``.
         unit: ``'step'`` or ``'choice'``. Defaults to ``'step'``.
-        top: How many of the best architectures that have a choice are its top tier, or below 1 which fraction of them.
-            A number favours choices that many architectures have, and a limit on costs makes large ones rare: draw
-            many more than that, or give a fraction. Defaults to 50, as in the paper.
+        top: Number of best architectures with a choice that are its top tier; below 1, their fraction. A number favours
+            choices that many architectures have, and a limit on costs makes large choices rare: draw many more
+            architectures than that, or give a fraction. Defaults to 50, as in the paper.
 
     Raises:
-        VitnasError: An argument is none of the above.
+        VitnasError: An argument is invalid.
     """
 
     steps: Mapping[str, float]
@@ -180,10 +180,10 @@ class SpaceEvolution:
                 raise VitnasError(f'`steps` should be numbers above 0, but got {step!r} for {name}')
 
     def check(self, space: SearchSpace) -> None:
-        """Refuse steps that are not of this space.
+        """Refuse steps that do not fit this space.
 
         Raises:
-            VitnasError: A step is of a dimension that the space lacks or that offers words, or cuts a block in two.
+            VitnasError: A step is for a dimension that the space lacks or that offers words, or cuts a block in two.
             SpaceError: The blocks of a stage offer different options.
         """
         dimensions = stage_dimensions(space)
@@ -191,12 +191,14 @@ class SpaceEvolution:
         named = {d.name for d in dimensions} - words
         for name, step in self.steps.items():
             if name not in named:
-                raise VitnasError(f'`steps` has {name}, but what can move in this space is {", ".join(sorted(named))}')
+                raise VitnasError(
+                    f'`steps` has {name}, but the dimensions that can move are {", ".join(sorted(named))}'
+                )
             if name == 'depth' and step != int(step):
                 raise VitnasError(f'`steps` should be whole for depth, but got {step!r}')
 
     def tendencies(self, space: SearchSpace, samples: Sequence[Sample]) -> tuple[Tendency, ...]:
-        """Where each dimension of a space should move, those that have no step included.
+        """Compute the tendency of each dimension of a space, including those without a step.
 
         Raises:
             VitnasError: There is no sample.
@@ -214,10 +216,10 @@ class SpaceEvolution:
         points = [(float(v), q.et_error) for v, q in zip(dimension.options, qualities) if q is not None]
         unit = step if self.unit == 'step' else 1.0
         slope = _slope([v / unit for v, _ in points], [error for _, error in points])
-        # The last decimals of a slope are rounding: without this a flat dimension would move by them.
+        # The last decimals of a slope are rounding errors; they must not move a flat dimension.
         wanted = -int(ROUNDINGS[self.rounding](round(slope / self.threshold, DIGITS)))
         largest = max(v for v in dimension.options if not isinstance(v, str))
-        lowest = -math.ceil(round(largest / step, DIGITS)) + 1  # as far down as leaves a choice
+        lowest = -math.ceil(round(largest / step, DIGITS)) + 1  # as far down as a choice remains
         return self._moved(Tendency(dimension, qualities, slope, wanted, 0, ()), max(wanted, lowest))
 
     def _moved(self, tendency: Tendency, steps: int) -> Tendency:
@@ -230,13 +232,13 @@ class SpaceEvolution:
     ) -> tuple[Tendency, ...]:
         """Take back steps, one by one from the weakest slope on, until the space is within its limits.
 
-        Eq. 8 knows no limits: under its floor every dimension that seems to gain anything moves up, and a space can
-        leave all that it was searched for in one step.
+        Eq. 8 knows no limits: with its floor, every dimension that seems to gain anything moves up. One step can take a
+        space beyond all limits of its search.
 
         Args:
             space: The space that moves.
-            tendencies: Where it should.
-            beyond: Where a space is: 1 where it is too large, -1 where it is too small, 0 where it may be reached.
+            tendencies: Its tendencies.
+            beyond: Position of a space: 1 if it is too large, -1 if it is too small, 0 if it is valid.
         """
         kept = list(tendencies)
         while side := beyond(self.evolve(space, kept)):
@@ -248,17 +250,17 @@ class SpaceEvolution:
         return tuple(kept)
 
     def evolve(self, space: SearchSpace, tendencies: Sequence[Tendency]) -> SearchSpace:
-        """The space after its dimensions have moved (Alg. 1, line 10)."""
+        """Return the space after its dimensions have moved (Alg. 1, line 10)."""
         return space.evolve({t.dimension.path: t.steps * self.steps[t.dimension.name] for t in tendencies if t.steps})
 
 
 def _is_size(value: Any) -> bool:
-    """Whether a setting is a number above 0."""
+    """Return whether a setting is a number above 0."""
     return not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value) and value > 0
 
 
 def _slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """w of the least-squares line y = w · x + b; 0 for less than two points."""
+    """Slope w of the least-squares line y = w · x + b; 0 for less than two points."""
     if len(x) < 2:
         return 0.0
     centred = np.asarray(x) - np.mean(x)

@@ -39,43 +39,43 @@ from .space_checks import check_config, check_evaluator, check_search
 from .space_quality import Sample, SpaceEvolution, SpaceStep, Tendency
 
 _JUDGING = ('evaluator', 'input_size', 'num_classes', 'metric', 'keep_gb', 'recalibrate')
-"""Settings of the search that also hold for the architectures by which a space is judged."""
+"""Settings of the search that also hold for the architectures that judge a space."""
 _ROOM, _DRAWS = 0.1, 500
-"""Fraction of a moved space that should be within the limits, unless the space before had less; judged by how many."""
+"""Least fraction of a moved space within the limits, unless the space before had less; number of draws to judge it."""
 _DECIDING = (
     'model', 'data_preprocessor', 'train_cfg', 'optim_wrapper', 'param_scheduler', 'auto_scale_lr', 'custom_hooks',
     'randomness',
 )  # fmt: skip
-"""What else in a config decides where a space moves, besides the images and ``space_search`` itself."""
+"""Other config entries that decide the moves of a space, besides the images and ``space_search`` itself."""
 
 
 @RUNNERS.register_module()
 class SpaceSearch:
     """Evolve a search space by the errors of architectures drawn from it, then search the last one.
 
-    ``iterations`` times: train a supernet of the space (as the config's ``train_cfg`` says), draw architectures within
-    the limits, and move every dimension where their errors tend (:class:`SpaceEvolution`), but not so far that next to
-    nothing of the space would be within the limits. Then train a supernet of the evolved space, draw from it too, and
-    search it. A config asks for it by ``runner_type='vitnas.SpaceSearch'`` and ``space_search=dict(…)``; the images
-    that architectures are compared on are those of ``val_dataloader``.
+    It repeats ``iterations`` times: train a supernet of the space (by the config's ``train_cfg``), draw architectures
+    within the limits, and move every dimension in the direction of smaller errors (:class:`SpaceEvolution`). A move
+    stops before hardly anything of the space is within the limits. Then it trains a supernet of the evolved space,
+    draws from it, too, and searches it. A config asks for it by ``runner_type='vitnas.SpaceSearch'`` and
+    ``space_search=dict(…)``. Architectures are compared on the images of ``val_dataloader``.
 
     Each space has a folder ``step_0``, ``step_1``, … with ``space.json``, the run of the supernet, ``samples.csv`` and
-    ``et_errors.json``; the last one also has the run of the search. ``report.html`` shows all. What is finished is
-    never repeated: the same command goes on after a kill, inside a supernet's training or a search too.
+    ``et_errors.json``; the last one also has the run of the search. ``report.html`` shows all. Finished parts are never
+    repeated: the same command continues after a kill, even inside a supernet's training or a search.
 
     Args:
         cfg: The whole config.
-        iterations: T: how often the space moves. More can be added later.
-        num_samples: N: how many architectures are drawn from each space.
+        iterations: T: number of moves of the space. More can be added later.
+        num_samples: N: number of architectures drawn from each space.
         evolution: Arguments of :class:`SpaceEvolution`.
-        search: Config of the last search loop. Its metric holds for the drawn architectures too.
-        constraint: Limits of the drawn architectures. Defaults to None: those of the search. The first space may hardly
-            reach what the last one is searched for.
-        inherit: Begin a supernet with the last one's weights where they overlap. Defaults to False: from scratch, as in
-            the paper.
+        search: Config of the last search loop. Its metric also holds for the drawn architectures.
+        constraint: Limits of the drawn architectures. Defaults to None: those of the search. Give others if the first
+            space can hardly reach these.
+        inherit: Whether a supernet starts from the overlapping weights of the last one. Defaults to False: from
+            scratch, as in the paper.
 
     Raises:
-        VitnasError: An argument is none of the above, or the work dir holds another space search.
+        VitnasError: An argument is invalid, or the work dir holds another space search.
         InfeasibleError: No architecture of the first space meets the limits.
     """
 
@@ -113,7 +113,7 @@ class SpaceSearch:
         """Read ``space_search`` of a config.
 
         Raises:
-            VitnasError: It is missing, or has what there is not.
+            VitnasError: It is missing, or has an unknown entry.
         """
         settings = cfg.get('space_search')
         if not isinstance(settings, Mapping):
@@ -122,7 +122,7 @@ class SpaceSearch:
         return cls(cfg, **settings)
 
     def train(self) -> SearchSpace:
-        """Search the space, and then in it; return the last space."""
+        """Search the space, then search in it; return the last space."""
         self._check_folder()
         self.logger = MMLogger.get_instance(
             f'space_search_{self.folder.name}',
@@ -153,7 +153,7 @@ class SpaceSearch:
     # the parts of a step
 
     def _train_supernet(self, where: str, previous: str | None) -> str:
-        """The checkpoint of the trained supernet; an interrupted training goes on."""
+        """Return the checkpoint of the trained supernet; an interrupted training continues."""
         folder, note = self.folder / where / 'supernet', self.folder / where / 'supernet.json'
         if not self._exists(note):
             cfg = self._config(where, 'supernet')
@@ -169,7 +169,7 @@ class SpaceSearch:
         return str(note.parent / json.loads(note.read_text())['checkpoint'])
 
     def _draw(self, where: str, space: SearchSpace, checkpoint: str) -> tuple[Sample, ...]:
-        """Architectures within the limits and their errors (Alg. 1, line 4)."""
+        """Return architectures within the limits and their errors (Alg. 1, line 4)."""
         table, history = self.folder / where / 'samples.csv', self.folder / where / 'samples/history.jsonl'
         if not self._exists(table):
             judging = {name: self.search[name] for name in _JUDGING if name in self.search}
@@ -182,7 +182,7 @@ class SpaceSearch:
         return tuple(Sample(c.arch, errors[c.id]) for c in read_candidates(history) if c.id in errors)
 
     def _run_search(self, name: str, loop: Mapping[str, Any], where: str, checkpoint: str | None) -> str:
-        """Run a search; return what the score is."""
+        """Run a search; return the name of its score."""
         cfg = self._config(where, Path(name).name)
         cfg.train_cfg = copy.deepcopy(dict(loop))
         cfg.train_dataloader, cfg.load_from = cfg.val_dataloader, checkpoint
@@ -190,11 +190,11 @@ class SpaceSearch:
         return self._run(cfg)
 
     def _config(self, where: str, name: str) -> Config:
-        """The config of a run inside a step."""
+        """Make the config of a run inside a step."""
         cfg = copy.deepcopy(self.cfg)
         for own in ('runner_type', 'space_search'):
             cfg.pop(own, None)
-        # The data, not the file: a folder that was moved goes on, too.
+        # The data, not the file name: a moved folder can be resumed, too.
         space = zoo.load_space(self.folder / where / 'space.json')
         cfg.model = space_config(cfg.model, space.to_dict())
         cfg.work_dir = str(self.folder / where / name)
@@ -202,7 +202,7 @@ class SpaceSearch:
         return cfg
 
     def _run(self, cfg: Config) -> str:
-        """Run a part to its end, and leave nothing of it in memory; return what its score is, if it has one."""
+        """Run a part to its end, and free its memory; return the name of its score, if it has one."""
         self._say(f'running {cfg.work_dir}')
         runner = make_runner(cfg)
         runner.train()
@@ -217,11 +217,11 @@ class SpaceSearch:
     # limits
 
     def price(self, arch: Arch) -> Cost:
-        """What an architecture costs, of whatever space."""
+        """Return the cost of an architecture of any space."""
         return self.backbone.price(arch, *self.pricing)
 
     def _tendencies(self, space: SearchSpace, samples: Sequence[Sample]) -> tuple[Tendency, ...]:
-        """Where the dimensions move, so that what the space becomes can be drawn from, and searched in the end."""
+        """Compute tendencies so that architectures of the moved space can be drawn now and searched in the end."""
         found = self.evolution.tendencies(space, samples)
         limits = [(Constraint(self.constraint), _ROOM), (Constraint(self.search.get('constraint')), 0.0)]
         needed = [(limit, min(room, self._room(space, limit)[0])) for limit, room in limits]
@@ -236,7 +236,7 @@ class SpaceSearch:
         return self.evolution.restrain(space, found, beyond)
 
     def _room(self, space: SearchSpace, limit: Constraint) -> tuple[float, int]:
-        """The fraction of a space's architectures within limits, and on which side most of the others are."""
+        """Estimate the fraction of a space's architectures within limits, and the side on which most others are."""
         rng = np.random.default_rng(0)
         costs = [self.price(space.sample(rng)) for _ in range(_DRAWS)]
         above = sum(getattr(cost, name) > high for cost in costs for name, (_, high) in limit.limits.items())
@@ -246,7 +246,7 @@ class SpaceSearch:
     # files
 
     def _check_folder(self) -> None:
-        """Note what decides this space search, or compare with what the folder was begun with."""
+        """Store everything that decides this space search, or compare it with the stored data."""
         cfg = {name: self.cfg.get(name) for name in _DECIDING}
         images = [self.cfg[f'{part}_dataloader'] for part in ('train', 'val')]
         own = dict(
@@ -277,7 +277,7 @@ class SpaceSearch:
         self._write('space_search.json', json.dumps(header, indent=1) + '\n')
 
     def _write_space(self, where: str, space: SearchSpace) -> None:
-        """Write ``space.json``; another space is not written over one that was trained.
+        """Write ``space.json``; refuse to replace the space of a trained supernet.
 
         Raises:
             VitnasError: The step has a supernet of another space.
@@ -331,7 +331,7 @@ class SpaceSearch:
         barrier()
 
     def _exists(self, path: Path) -> bool:
-        """Whether a file is there, as rank 0 sees it: all ranks go the same way."""
+        """Return whether a file exists, as rank 0 sees it, so that all ranks take the same branch."""
         found = [path.is_file()]
         broadcast_object_list(found)
         return found[0]
@@ -346,17 +346,17 @@ class SpaceSearch:
 
 
 def samples_table(space: SearchSpace, candidates: Sequence[Candidate], metric: str) -> str:
-    """The CSV of drawn architectures: error in percent, costs, and the choices of every dimension.
+    """Make the CSV of drawn architectures: error in percent, costs, and the choices of every dimension.
 
-    The choices of a stage's blocks stand in one field, separated by spaces.
+    The choices of a stage's blocks are in one field, separated by spaces.
 
     Args:
-        space: What they were drawn from.
+        space: Space of the architectures.
         candidates: The architectures; those without a score are left out.
-        metric: What the score is; from 0 to 1 unless its name says that it is in percent.
+        metric: Name of the score; its values go from 0 to 1 unless the name means percent.
 
     Raises:
-        VitnasError: None has a score.
+        VitnasError: No candidate has a score.
     """
     scored = sorted(ranked(candidates), key=lambda candidate: candidate.id)
     scored = [candidate for candidate in scored if candidate.score > -float('inf')]
@@ -373,7 +373,7 @@ def samples_table(space: SearchSpace, candidates: Sequence[Candidate], metric: s
 
 
 def _check_names(kind: Callable[..., Any], settings: Any, where: str) -> None:
-    """Refuse settings that a class does not take; an error inside it is not one of these."""
+    """Refuse settings that a class does not take, without calling it."""
     try:
         inspect.signature(kind).bind(**settings)
     except TypeError as err:

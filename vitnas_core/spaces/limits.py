@@ -67,7 +67,7 @@ class Limits:
         return cls._of(most, space.choices, None, tuple(stages))
 
     def without_last(self) -> Limits:
-        """Limits of a network without the weights of its last stage, of which every choice fits."""
+        """Return the limits of a network that has no weights of its last stage, where any choice fits."""
         return replace(self, parts=(*self.parts[:-1], None))
 
     def check_network(self, network: Any) -> None:

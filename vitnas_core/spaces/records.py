@@ -163,12 +163,12 @@ def read_record(record: Any, choices: Choices, who: str, stage: Choices | None =
 
 @lru_cache(maxsize=4096)
 def with_blocks(own: StageRecord, blocks: tuple[Any, ...]) -> StageRecord:
-    """A stage with its blocks; equal stages are mostly the same object, so that the costs of stages can be cached."""
+    """Add blocks to a stage; equal stages are mostly the same object, so that the costs of stages can be cached."""
     return with_field(own, 'blocks', blocks)
 
 
 def with_field(record: _R, name: str, value: Any) -> _R:
-    """A copy of a record with another value of a field; much faster than ``dataclasses.replace``."""
+    """Copy a record with another value of a field; much faster than ``dataclasses.replace``."""
     made = object.__new__(type(record))
     fields = made.__dict__
     fields.update(record.__dict__)

@@ -49,7 +49,7 @@ class Schema:
         self._known: dict[tuple[Any, Choices], tuple[StageRecord, dict[Choices | None, Record]]] = {}
         """Cached stages and their blocks, by the choices of the stage."""
         self._relative = any(choice.of for choice in block.choices.values())
-        """Whether a choice of a block is a ratio of one of its stage."""
+        """True if a choice of a block is a ratio to a choice of its stage."""
 
     # architectures
 
@@ -166,7 +166,7 @@ class Schema:
                     self._check_options(f'stages[{s}].blocks[{b}].', self.block, block, narrow)
 
     def typed(self, space: SearchSpace) -> SearchSpace:
-        """The space with whole numbers as such, which a file may write as 192.0."""
+        """Return the space with whole numbers as integers; a file may write 192.0."""
         stages = []
         for s, stage in enumerate(space.stages):
             kind = self.stage_type(len(space.stages), s, stage.choices)
@@ -193,6 +193,6 @@ class Schema:
 
 
 def _typed(record: Any, grammar: ChoiceSpace) -> ChoiceSpace:
-    """Choices with their options as the record types them."""
+    """Convert the options of choices to the types of a record."""
     declared = record.choices
     return ChoiceSpace(tuple((name, tuple(map(declared[name].typed, values))) for name, values in grammar.options))

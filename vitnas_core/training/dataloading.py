@@ -1,8 +1,8 @@
 """Data loading that can start anywhere: a sample's randomness depends on its position, not on who loads it.
 
-mmengine seeds workers once. What a worker draws then depends on all that it loaded before. So a training that is
-resumed in the middle of an epoch sees other crops, and so does one with more workers. Here each sample is seeded by
-(seed, pass over the data, position in that pass), whatever the number of workers and ranks. A resumed pass skips
+mmengine seeds workers once, so a worker's random numbers depend on all that it loaded before. A training that is
+resumed in the middle of an epoch then sees other crops, and so does one with more workers. Here each sample is seeded
+by (seed, pass over the data, position in that pass), whatever the number of workers and ranks. A resumed pass skips
 positions without loading them.
 """
 
@@ -19,7 +19,7 @@ from ..utils.randomness import kept, seed_globals
 
 
 class SampleKey(NamedTuple):
-    """What a batch sampler asks for: the index of a sample and the seed of its transforms."""
+    """Request of a batch sampler: the index of a sample and the seed of its transforms."""
 
     number: int
     seed: int

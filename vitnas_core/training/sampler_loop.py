@@ -85,7 +85,7 @@ class SamplerTrainLoop(BaseLoop):
             raise VitnasError(f'there is nothing to resume in {runner.work_dir}: give the supernet as load_from')
         if self._iter > self._max_iters:
             raise VitnasError(f'`max_iters` is {self._max_iters}, but {self._iter} iterations are done already')
-        if not is_resuming(runner):  # strictly: no reward of weights that are half random
+        if not is_resuming(runner):  # strictly, so that no reward comes from random weights
             load_weights(unwrap(runner.model), str(load_from(runner)))
         runner.call_hook('before_train')
         runner.call_hook('before_train_epoch')

@@ -109,10 +109,10 @@ class _View(NamedTuple):
 
     size: int | None
     turned: bool = False
-    """Whether to reverse the channels."""
+    """True to reverse the channels."""
     scale: tuple[float, ...] = (1.0,) * 3
     shift: tuple[float, ...] = (0.0,) * 3
-    """Of each channel, in the classifier's order."""
+    """``scale`` and ``shift`` of each channel, in the classifier's order."""
 
     def take(self, model: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Preprocess the input of the classifier; a forward pre-hook."""
@@ -128,14 +128,14 @@ class _View(NamedTuple):
 
 
 def _view(name: str, config: Mapping[str, Any], student: Mapping[str, Any] | None, size: int | None) -> _View:
-    """Return what undoes the student's normalisation and applies that of a classifier, if it has one."""
+    """Return preprocessing that undoes the student's normalisation and applies a classifier's own, if it has one."""
     own = config.get('data_preprocessor')
     if own is None:
         return _View(size)
     if student is None:
         raise VitnasError(
-            f'{name} of vitnas.Teacher has a data_preprocessor of its own, so what that of the student does has to be '
-            f'undone; name it: dict(type="vitnas.Teacher", data_preprocessor=_base_.data_preprocessor, …)'
+            f'{name} of vitnas.Teacher has a data_preprocessor of its own, so that of the student must be undone; '
+            f'give it: dict(type="vitnas.Teacher", data_preprocessor=_base_.data_preprocessor, …)'
         )
     given = _Normalisation.read('data_preprocessor', student)
     to = _Normalisation.read(f'data_preprocessor of {name}', own)

@@ -37,10 +37,10 @@ def rate(name: str, value: Any) -> float:
 
 
 def fraction(name: str, value: Any) -> float:
-    """A part of a whole that is not empty.
+    """Check a fraction, above 0 and at most 1.
 
     Raises:
-        VitnasError: It is not above 0 and at most 1.
+        VitnasError: The value is not above 0 and at most 1.
     """
     if not _is_number(value) or not 0 < value <= 1:
         raise VitnasError(f'`{name}` should be above 0 and at most 1, but got {value!r}')
@@ -48,10 +48,10 @@ def fraction(name: str, value: Any) -> float:
 
 
 def positive(name: str, value: Any) -> float:
-    """A number above 0.
+    """Check a number above 0.
 
     Raises:
-        VitnasError: It is not.
+        VitnasError: The value is not a number above 0.
     """
     if not _is_number(value) or not value > 0:
         raise VitnasError(f'`{name}` should be above 0, but got {value!r}')
@@ -59,10 +59,10 @@ def positive(name: str, value: Any) -> float:
 
 
 def least(name: str, value: Any, lowest: float = 0) -> float:
-    """A number that may not be too small.
+    """Check a number with a lower bound.
 
     Raises:
-        VitnasError: It is no number, or below ``lowest``.
+        VitnasError: The value is not a number, or is below ``lowest``.
     """
     if not _is_number(value) or not value >= lowest:
         raise VitnasError(f'`{name}` should be a number of at least {lowest}, but got {value!r}')
@@ -88,7 +88,7 @@ def one_of(name: str, value: Any, options: Sequence[Any]) -> Any:
     """Check that a value is one of several options.
 
     Raises:
-        VitnasError: The value is none of them.
+        VitnasError: The value is not one of them.
     """
     if value not in options:
         raise VitnasError(f'`{name}` should be one of {", ".join(map(str, options))}, but got {value!r}')

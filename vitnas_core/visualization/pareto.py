@@ -23,12 +23,12 @@ _MARKS = 'Ds^vPX'
 
 
 def full(candidate: Candidate) -> bool:
-    """Whether a candidate was scored on the whole hold-out part, so that its score is comparable."""
+    """Return whether a candidate was scored on the whole hold-out part, so that its score is comparable."""
     return candidate.complete and candidate.fraction >= 1 and math.isfinite(candidate.score)
 
 
 def partial(candidate: Candidate) -> bool:
-    """Whether a candidate was scored on a part of the hold-out data only: dropped by racing, or in an early rung."""
+    """Return whether a candidate was scored on a part of the data only: dropped by racing, or in an early rung."""
     return math.isfinite(candidate.score) and not full(candidate)
 
 

@@ -55,7 +55,7 @@ class _Scale:
 
     @property
     def words(self) -> bool:
-        """Whether there are words among the choices."""
+        """True if there are words among the choices."""
         return any(isinstance(value, str) for value in self.values)
 
     def at(self, values: Sequence[Value]) -> list[float]:

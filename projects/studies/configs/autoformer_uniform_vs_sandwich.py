@@ -1,7 +1,8 @@
 """AutoFormer: uniform single path against sandwich, on a micro space and 4,000 images of Fashion-MNIST.
 
-A step of sandwich trains four architectures (the largest, the smallest, two random ones), a step of uniform one.
-``uniform`` and ``sandwich`` take the same number of steps; ``uniform-4x`` trains as many architectures as sandwich.
+A step of sandwich trains four architectures: the largest, the smallest and two random ones. A step of uniform trains
+one. ``uniform`` and ``sandwich`` take the same number of steps. ``uniform-4x`` trains as many architectures as
+``sandwich``.
 """
 
 title = 'AutoFormer, uniform against sandwich (Fashion-MNIST)'

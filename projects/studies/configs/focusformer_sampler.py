@@ -1,8 +1,8 @@
-"""FocusFormer's Tab. 2 and Tab. 3, small: how to train the supernet, how to search it, and do growing images help?
+"""FocusFormer's Tab. 2 and Tab. 3, small: training and search with a sampler or without, and growing image sizes.
 
-A micro space and 4,000 images of Fashion-MNIST. ``uniform`` and ``sampler`` differ in which architectures the steps of
-the supernet train; each supernet is searched by evolution (300 evaluations for each of three budgets) and by a sampler
-(30). The sampler of the first is trained after the supernet. ``progressive`` is ``sampler`` with growing image sizes.
+A micro space and 4,000 images of Fashion-MNIST. ``uniform`` and ``sampler`` differ in the architectures that train the
+supernet. Each supernet is searched by evolution (300 evaluations for each of three budgets) and by a sampler (30). The
+sampler of ``uniform`` is trained after the supernet. ``progressive`` is ``sampler`` with growing image sizes.
 """
 
 title = 'FocusFormer: sampler and progressive learning (Fashion-MNIST)'
@@ -21,7 +21,7 @@ uniform = {'train_cfg.sampler': dict(_delete_=True, type='vitnas.UniformSampler'
 
 
 def scored(name, config, *searches):
-    """Test what searches found under each budget."""
+    """Test the results of searches under each budget."""
     args = ['budgets', '{config}', '{supernet.checkpoint}', *searches, '--out', '{dir}', '--budgets']
     return dict(name=name, script='projects/studies/score.py', config=config, args=[*args, *map(str, budgets)])
 

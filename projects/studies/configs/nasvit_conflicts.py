@@ -1,9 +1,9 @@
-"""NASViT's Tab. 7, small: what weak augmentation, switchable scaling and projection do for accuracy and conflicts.
+"""NASViT's Tab. 7, small: accuracy and conflicts with weak augmentation, switchable scaling and projection.
 
-A micro space and 5,000 images of Fashion-MNIST. Each supernet adds one thing to the one before it, but for the last
-two, which differ in whose gradient is kept. The largest and the smallest architecture are tested
-with inherited weights and recalibrated batch norms. The conflict ratio is measured before any projection, with the
-losses and images of the training.
+A micro space and 5,000 images of Fashion-MNIST. Each supernet adds one thing to the one before it; only the last two
+differ in the gradient that they keep. The largest and the smallest architecture are tested with inherited weights and
+recalibrated batch norms. The conflict ratio is measured before any projection, with the losses and images of the
+training.
 """
 
 title = 'NASViT: gradient conflicts (Fashion-MNIST)'
@@ -14,7 +14,7 @@ folder = 'projects/classification/configs/nasvit/'
 supernet = folder + 'nasvit-micro_supernet_6e_fashion-mnist.py'
 search = folder + 'nasvit-micro_search_predictor-3m_fashion-mnist.py'
 
-# AlphaNet's augmentation and regularisation (Tab. 5), as far as they mean something for images of 28 × 28.
+# AlphaNet's augmentation and regularisation (Tab. 5), as far as they make sense for images of 28 × 28.
 strong = {
     'train_dataloader.dataset.dataset.pipeline.4.num_policies': 2,
     'train_dataloader.dataset.dataset.pipeline.4.magnitude_level': 9,

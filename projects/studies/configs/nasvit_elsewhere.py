@@ -1,7 +1,7 @@
 """NASViT's remedies in other families: conflicts and both ends of micro AutoFormer and S3 supernets, on the digits.
 
-Each family as its own config trains it, then with distillation, and then with scaling and projection as well; the
-meter runs in all of them.
+Each family is trained by its own config, then with distillation, and then also with scaling and projection. The meter
+runs in all of them.
 """
 
 title = "NASViT's remedies on AutoFormer and S3 (digits)"

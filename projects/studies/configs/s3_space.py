@@ -1,7 +1,7 @@
-"""S3's Fig. 6 and Tab. 5, small: does the space get better step by step, and what do the first and the last contain?
+"""S3's Fig. 6 and Tab. 5, small: the quality of the space step by step, and the winners of the first and last space.
 
-A micro space and 4,000 images of Fashion-MNIST. Four supernets, 300 architectures drawn from each; the first and the
-last space are searched alike under one limit of MACs, and both winners are trained alone.
+A micro space and 4,000 images of Fashion-MNIST. Four supernets are trained, and 300 architectures are drawn from each.
+The first and the last space are searched under the same limit of MACs, and both winners are trained alone.
 """
 
 title = 'S3: search of the search space (Fashion-MNIST)'
@@ -22,7 +22,7 @@ last = {'model.backbone.space': '{space}/step_3/space.json', 'load_from': None}
 
 
 def inherited(name, overrides, checkpoint, searched):
-    """Test what was found in a space with the weights of its supernet."""
+    """Test the winner of a space with the weights of its supernet."""
     args = ['budgets', '{config}', checkpoint, searched, '--out', '{dir}', '--budgets', '1.2e6']
     return dict(name=name, script='projects/studies/score.py', config=search, overrides=overrides, args=args)
 

@@ -1,7 +1,7 @@
 """Search the backbone of a Mask R-CNN on the task itself: elastic training on scenes, evolution by held-out mask mAP.
 
-The winner is tested beside random architectures of the same MACs, all with the supernet's weights. Needs the scenes and
-a supernet to begin with: ``tools/dataset_converters/make_scenes.py``, then ``tools/train.py`` with
+The winner is compared with random architectures of the same MACs, all with the supernet's weights. The study needs the
+scenes and an initial supernet: ``tools/dataset_converters/make_scenes.py``, then ``tools/train.py`` with
 ``s3-micro_supernet_120e_drawn-digits.py``.
 """
 

@@ -1,8 +1,9 @@
-"""Does a backbone that was searched and trained on single digits help on scenes of digits? Five models, two starts.
+"""Transfer from single digits to scenes of digits: five models around a searched backbone, two starts.
 
-The same searched architecture, with the weights of its supernet and with random ones, the same 600 iterations. Needs
-the scenes and the search: ``tools/dataset_converters/make_scenes.py``, then ``tools/train.py`` with
-``s3-micro_supernet_120e_drawn-digits.py`` and with ``s3-micro_search_evolution-7m_drawn-digits.py``.
+The same searched architecture starts from the weights of its supernet or from random ones, with the same 600
+iterations. The study needs the scenes and the search: ``tools/dataset_converters/make_scenes.py``, then
+``tools/train.py`` with ``s3-micro_supernet_120e_drawn-digits.py`` and with
+``s3-micro_search_evolution-7m_drawn-digits.py``.
 """
 
 title = 'From digits to scenes of digits'
@@ -19,7 +20,7 @@ configs = dict(
 
 
 def train(overrides):
-    """All five models, alike but for the overrides."""
+    """Train all five models; only the overrides differ."""
     return [dict(name=name, config=config, overrides=overrides) for name, config in configs.items()]
 
 

@@ -1,9 +1,9 @@
-"""ViT-ResNAS's Tab. 2, small: does it help that many architectures share the batch of a step?
+"""ViT-ResNAS's Tab. 2, small: the benefit of many architectures that split the batch of a step.
 
-A micro space and 4,000 images of Fashion-MNIST. Supernets differ in how many architectures share a batch of 64; all see
-the same number of images in the same number of steps. Each ranks 20 architectures by 1,000 held-out images, and is
-searched for at most 10.8 M MACs; the winner is tested with inherited weights and trained alone. The truth about the
-20 is their accuracy on the 10,000 test images, trained alone, the mean of two seeds.
+A micro space and 4,000 images of Fashion-MNIST. Supernets differ in the number of architectures that split a batch of
+64; all see the same number of images in the same number of steps. Each ranks 20 architectures on 1,000 held-out images.
+Each is searched for at most 10.8 M MACs; the winner is tested with inherited weights and trained alone. The truth about
+the 20 is their accuracy on the 10,000 test images, trained alone, averaged over two seeds.
 """
 
 title = 'ViT-ResNAS: architectures a step (Fashion-MNIST)'

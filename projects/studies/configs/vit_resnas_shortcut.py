@@ -1,7 +1,7 @@
-"""ViT-ResNAS, Sec. 2.2, small: can a deep network be trained without the main branch of its spatial reduction?
+"""ViT-ResNAS, Sec. 2.2, small: training a deep network with and without the main branch of its spatial reduction.
 
-A ViT-Res of twice twelve blocks on 4,000 images of Fashion-MNIST, with and without the branch, at the learning rate of
-the other studies and at three times as much; gradients are not clipped.
+A ViT-Res of twice twelve blocks on 4,000 images of Fashion-MNIST, with and without the branch. The learning rate is
+that of the other studies, or three times as large; gradients are not clipped.
 """
 
 title = 'ViT-ResNAS: the main branch of the reduction (Fashion-MNIST, 24 blocks)'
@@ -20,7 +20,7 @@ deep = dict(
 
 
 def trained(shortcut, rate):
-    """A training of four epochs."""
+    """Train for four epochs."""
     overrides = {
         'model.backbone.arch': deep,
         'model.backbone.shortcut': shortcut,

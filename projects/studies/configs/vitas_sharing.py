@@ -1,9 +1,9 @@
 """ViTAS's Fig. 5 and Tab. 9, small: ordinal, bilateral and cyclic sharing on the same space, images and steps.
 
 A micro DeiT space, widths in fifths of the largest, and 4,000 images of Fashion-MNIST. Each superformer ranks 30
-architectures by 1,000 held-out images, and is searched by NSGA-II for at most 0.7 M MACs; the winner is tested with
+architectures on 1,000 held-out images. Each is searched by NSGA-II for at most 0.7 M MACs; the winner is tested with
 inherited weights and trained alone. The truth about the 30 is their accuracy on the 10,000 test images, trained alone,
-the mean of two seeds. A bilateral step has two passes.
+averaged over two seeds. A bilateral step has two passes.
 """
 
 title = 'ViTAS: sharing of channels (Fashion-MNIST)'
@@ -18,7 +18,7 @@ score = 'projects/studies/score.py'
 
 
 def steps(shared: dict) -> list:
-    """What is done with one superformer."""
+    """Steps for one superformer."""
     return [
         dict(name='supernet', config=supernet, overrides=shared),
         dict(

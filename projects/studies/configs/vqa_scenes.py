@@ -1,9 +1,9 @@
-"""Does a searched backbone help to answer? Questions about scenes of digits, four models, the same steps.
+"""VQA with a searched backbone: questions about scenes of digits, four models, the same number of steps.
 
-The searched backbone, a random one of the same MACs (a new one per seed) and the largest, each with its part of one
-supernet's weights; and a model without images. Needs the questions and the search:
-``projects/vqa/tools/make_scenes_vqa.py``, then ``tools/train.py`` with ``s3-micro_supernet_120e_drawn-digits.py``
-and with ``s3-micro_search_evolution-7m_drawn-digits.py``.
+The models: the searched backbone, a random one of the same MACs (a new one per seed) and the largest, each with its
+part of one supernet's weights; and a model without images. The study needs the questions and the search:
+``projects/vqa/tools/make_scenes_vqa.py``, then ``tools/train.py`` with ``s3-micro_supernet_120e_drawn-digits.py`` and
+with ``s3-micro_search_evolution-7m_drawn-digits.py``.
 """
 
 title = 'Questions about scenes of digits'
@@ -23,7 +23,7 @@ draw = dict(
 
 
 def train(arch: str) -> dict:
-    """The model with one backbone."""
+    """Train the model with one backbone."""
     return dict(name='train', config=folder + 's3-micro_8e_scenes.py', overrides={'model.backbone.arch': arch})
 
 

@@ -25,12 +25,12 @@ SHARED = 'shared'
 _FORMER = {f'projects/studies/{name}': f'tools/benchmarks/{name}' for name in ('score.py', 'truth.py')}
 """Former places of scripts. Studies may still name them, and digests do: results of that time stay valid."""
 _PROJECTS = 'projects.'
-"""Imports that digests leave out: the code of projects was part of ``vitnas_core`` once."""
+"""Prefix of imports that digests leave out: the code of projects was once part of ``vitnas_core``."""
 _PLACE = re.compile(r'\{(\w+)(\.checkpoint)?\}')
 _WORD = re.compile(r'\w[\w.+-]*')
 _OWN = ('seed', 'dir', 'config', 'jobs')
 _PARSING = threading.Lock()
-"""For each config of a toolbox mmengine reads the list of installed packages, which fails in two threads at once."""
+"""Lock: for toolbox configs, mmengine reads the list of installed packages, which fails in two threads at once."""
 
 
 class StudyError(VitnasError):
@@ -90,7 +90,7 @@ class Step:
             return None
         with _PARSING:
             cfg = Config.fromfile(ROOT / self.config)
-        cfg.merge_from_dict(copy.deepcopy(dict(self.overrides)))  # a copy: mmengine takes every `_delete_` out
+        cfg.merge_from_dict(copy.deepcopy(dict(self.overrides)))  # a copy: mmengine removes every `_delete_`
         cfg.merge_from_dict({'randomness': dict(seed=seed)})
         return cfg
 
@@ -116,12 +116,12 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Folder of its results, relative to the work dir."""
+        """Folder of the results, relative to the work dir."""
         return Path(SHARED) if self.name == SHARED else Path(self.name) / f'seed_{self.seed}'
 
     @property
     def title(self) -> str:
-        """Its name in progress and errors."""
+        """Name in progress lines and errors."""
         return SHARED if self.name == SHARED else f'{self.name}, seed {self.seed}'
 
 

@@ -81,7 +81,7 @@ def write_report(study: Study, runs: Sequence[Sequence[Job]], work_dir: Path) ->
 
 
 def table_csv(study: Study, rows: Sequence[Row]) -> str:
-    """Format the table as CSV with all digits; a cell is empty where nothing can be claimed."""
+    """Format the table as CSV with all digits; cells without enough data are empty."""
     head = 'measure title run n mean sd low95 high95 difference_n difference difference_low95 difference_high95'
     lines = []
     for row in rows:

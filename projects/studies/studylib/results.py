@@ -136,7 +136,7 @@ def _records(folder: Path) -> Iterator[dict[str, Any]]:
             try:
                 yield json.loads(line)
             except json.JSONDecodeError:
-                continue  # torn by a kill
+                continue  # incomplete after a kill
 
 
 def _read_scalars(folder: Path) -> dict[str, float]:

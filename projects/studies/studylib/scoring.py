@@ -26,15 +26,15 @@ from .statistics import score_ranking
 from .truth import Truth
 
 _MARGIN = 0.05
-"""How far the MACs of a random architecture of the same budget may be from the budget, as a fraction."""
+"""Largest relative distance of a random architecture's MACs from the budget."""
 
 
 class Supernet:
-    """A trained supernet, as a search config describes it.
+    """A trained supernet and the config of a search in it.
 
     Args:
         config: A search config: ``train_dataloader`` is the hold-out part, ``test_dataloader`` the test set, and
-            ``train_cfg`` says the metric and what architectures are priced for.
+            ``train_cfg`` gives the metric, and the image size and classes for prices.
         checkpoint: Its weights.
     """
 
@@ -50,11 +50,11 @@ class Supernet:
 
     @property
     def space(self) -> SearchSpace:
-        """Its search space."""
+        """Search space of the supernet."""
         return elastic_backbone(self.model).space
 
     def price(self, arch: Arch) -> Cost:
-        """The costs of an architecture at the search's image size."""
+        """Return the cost of an architecture at the search's image size."""
         return elastic_backbone(self.model).price(arch, *self.pricing)
 
     def scorer(self, dataloader: Mapping[str, Any], raw: bool = False) -> Scorer:
@@ -62,8 +62,8 @@ class Supernet:
 
         Args:
             dataloader: Config of the images.
-            raw: Whether batch norms keep the statistics of the training. Defaults to False: where the search
-                recalibrates them, they get those of its hold-out images.
+            raw: Whether batch norms keep the statistics of the training. Defaults to False: if the search recalibrates
+                them, they get the statistics of its hold-out images.
         """
         search = self.config.train_cfg
         batches = 0 if raw else search.get('recalibrate', 0)
@@ -77,10 +77,10 @@ class Supernet:
         )
 
     def draw(self, macs: float, num: int, rng: np.random.Generator) -> list[Arch]:
-        """Different random architectures within 5 % of a number of MACs.
+        """Draw different random architectures within 5 % of a number of MACs.
 
         Raises:
-            InfeasibleError: The space has none.
+            InfeasibleError: The space has no such architecture.
         """
         limits = Constraint({'macs': (macs * (1 - _MARGIN), macs * (1 + _MARGIN))})
         feasible, drawn = FeasibleSpace(self.space, self.price, limits), set[Arch]()
@@ -93,8 +93,8 @@ def rank(supernet: Supernet, truth: Truth) -> tuple[dict[str, float], list[float
     """Score a supernet's ranking on the hold-out images against the truth.
 
     Returns:
-        The measures: the three correlations, Kendall's tau of the MACs alone (what a supernet must beat to be of
-        use), and the number of architectures. Then the score of each architecture.
+        The measures: the three correlations, Kendall's tau of the MACs alone (the least that a supernet must beat), and
+        the number of architectures. Then the score of each architecture.
     """
     scorer = supernet.scorer(supernet.config.train_dataloader)
     scores = [scorer.score(Job(entry.arch)).value for entry in truth.archs]
@@ -106,8 +106,8 @@ def ends(supernet: Supernet) -> dict[str, float]:
     """Test the largest and the smallest architecture, with inherited weights.
 
     Returns:
-        ``largest`` and ``smallest`` as the search scores them; where that recalibrates batch norms, also
-        ``largest_raw`` and ``smallest_raw`` with the statistics that the training left.
+        ``largest`` and ``smallest`` as the search scores them. If the search recalibrates batch norms, also
+        ``largest_raw`` and ``smallest_raw`` with the statistics of the training.
     """
     images = supernet.config.test_dataloader
     archs = {'largest': supernet.space.largest(), 'smallest': supernet.space.smallest()}
@@ -146,12 +146,12 @@ def compare(supernet: Supernet, searched: Arch, num_random: int, rng: np.random.
 
 
 def under_budgets(supernet: Supernet, candidates: Sequence[Candidate], budgets: Sequence[float]) -> dict[str, float]:
-    """Test the best candidate under each budget, and say what finding them took.
+    """Test the best candidate under each budget, and report the cost of finding them.
 
     Args:
         supernet: The supernet that was searched.
-        candidates: Those of one search, or of several.
-        budgets: In MACs.
+        candidates: Candidates of one search, or of several.
+        budgets: Budgets in MACs.
 
     Returns:
         ``accuracy_<i>`` on the test images, ``holdout_<i>`` and ``macs_<i>`` of the best candidate under the i-th

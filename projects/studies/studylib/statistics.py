@@ -62,7 +62,7 @@ def paired_difference(values: Mapping[int, float], baseline: Mapping[int, float]
 
 
 def score_ranking(truth: Sequence[float], scores: Sequence[float]) -> dict[str, float]:
-    """Measure how well scores agree with the truth.
+    """Measure the agreement of scores with the truth.
 
     Args:
         truth: Accuracies of architectures trained alone.

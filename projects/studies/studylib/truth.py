@@ -1,4 +1,4 @@
-"""The truth that supernets are compared with: architectures of a space, each trained alone by one recipe."""
+"""Truth to compare supernets with: architectures of a space, each trained alone by one recipe."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Make scenes of digits and questions about them: ``python projects/vqa/tools/make_scenes_vqa.py``.
 
-Draws scenes like make_scenes.py, but more of them, and writes questions and answers in VQA v2's own format. The answers
-are balanced against guessing. Needs no download; the same seed gives the same files.
+The tool draws scenes as make_scenes.py does, but more of them. It writes questions and answers in VQA v2's own format.
+Answers are balanced against guessing. It needs no download; the same seed gives the same files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from vitnas_core.errors import VitnasError
 
 
 def main(args: list[str] | None = None) -> None:
-    """Make the set."""
+    """Make the dataset."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--out', type=Path, default=Path('data/scenes_vqa'), help='defaults to data/scenes_vqa')
     parser.add_argument('--train', type=int, default=3000, help='number of training scenes; defaults to 3000')

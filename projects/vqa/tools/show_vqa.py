@@ -1,7 +1,7 @@
-"""Ask a VQA model about an image and see where it looks: ``show_vqa.py IMAGE QUESTION… --out FILE``.
+"""Ask a VQA model about an image and show its attention: ``show_vqa.py IMAGE QUESTION… --out FILE``.
 
-Draws one row per question: the likeliest answers, then the image under the attention of the question's first token, one
-picture per fusion layer. The default model is the one for scenes of digits; train it first.
+The tool draws one row per question: the likeliest answers, then the image under the attention of the question's first
+token, one picture per fusion layer. The default model is the one for scenes of digits; train it first.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from mmengine.registry import MODELS, init_default_scope
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # configs may import from projects/, wherever this runs
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # configs may import projects/ from any folder
 
-import vitnas_core  # noqa: F401  (its registries and what this torch needs)
+import vitnas_core  # noqa: F401  (registers everything, patches torch)
 from projects import read_config
 from projects.vqa.vqa import VQAModel
 from projects.vqa.vqa.attention import Look, look, read_image
@@ -40,7 +40,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(args: list[str] | None = None) -> list[Look]:
-    """Print the answers and write the picture; return what was seen."""
+    """Print the answers and write the picture; return answers and attention."""
     options = parse_args(args)
     image = read_image(options.image)
     cfg = read_config(options)

@@ -1,4 +1,4 @@
-"""Answers by VQA's official evaluation: their spelling, their scores, and the most frequent ones."""
+"""Answers as in VQA's official evaluation: their spelling, their scores, and the most frequent ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def soft_targets(answers: Sequence[str], weights: Sequence[float]) -> dict[str, 
 
     Args:
         answers: The different answers.
-        weights: Share of the people who gave each.
+        weights: Fraction of the people who gave each.
 
     Returns:
         Normalised answer → its score.
@@ -60,7 +60,7 @@ def soft_targets(answers: Sequence[str], weights: Sequence[float]) -> dict[str, 
 
 
 def score(predicted: str, answers: Sequence[str], weights: Sequence[float]) -> float:
-    """Score a prediction, 0 to 1, as the official evaluation does: where all ten agree, the spelling counts."""
+    """Score a prediction, 0 to 1, as the official evaluation does: if all ten people agree, the spelling counts."""
     predicted, answers = strip(predicted), [strip(answer) for answer in answers]
     if len(set(answers)) > 1:
         predicted, answers = normalise(predicted), [normalise(answer) for answer in answers]
@@ -71,7 +71,7 @@ def frequent_answers(annotations: Iterable[Mapping[str, Any]], num: int) -> list
     """List the most frequent answers, normalised, most frequent first; ties are in alphabetical order.
 
     Args:
-        annotations: Annotations of VQA v2; ``multiple_choice_answer`` is what most people answered.
+        annotations: Annotations of VQA v2; ``multiple_choice_answer`` is the most common answer.
         num: Number of answers.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Where a VQA model looks: its answers, and the attention from the question's first token to the image."""
+"""Attention of a VQA model: from the question's first token to the image, with the model's answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .model import VQAModel
 
 @dataclass(frozen=True)
 class Look:
-    """A model's answers to one question, and where it looked.
+    """A model's answers to one question, and its attention to the image.
 
     Args:
         question: The question.

@@ -13,7 +13,7 @@ from vitnas_core.errors import DatasetError
 from vitnas_core.registry import DATASETS
 
 OF_A_QUESTION = ('question', 'question_id', 'gt_answer', 'gt_answer_weight', 'answer_type')
-"""Fields that are lists where an image has several questions."""
+"""Fields that are lists if an image has several questions."""
 
 NEEDED: dict[str, dict[str, type]] = {
     'questions': {'image_id': int, 'question_id': int, 'question': str},
@@ -27,7 +27,7 @@ class VQADataset(COCOVQA):
     """mmpretrain's ``COCOVQA``, optionally with several questions per image.
 
     Args:
-        questions_per_image: Number of questions that share an image in one sample; the backbone then runs once for
+        questions_per_image: Number of questions about an image in one sample; the backbone then runs once for all of
             them. An epoch still has every question once. Defaults to None: one question per sample.
         **kwargs: Arguments of ``COCOVQA``: ``data_root``, ``data_prefix``, ``question_file``, ``ann_file``, ….
 
@@ -53,7 +53,7 @@ class VQADataset(COCOVQA):
         return list(group(infos, self.questions_per_image))
 
     def _explain(self) -> str | None:
-        """Say what is wrong with the files; None if it is something else."""
+        """Explain what is wrong with the files; None if they are not the problem."""
         for path in (self.question_file, self.ann_file, self.data_prefix['img_path']):
             if path and not Path(path).exists():
                 return f'{path} is not there'

@@ -27,7 +27,7 @@ class TokenNeck(BaseModule):
         in_channels: Channels of the feature map; ``'auto'`` in configs.
         out_channels: Width of the tokens. Defaults to 768.
         drop_rate: Dropout. Defaults to 0.1.
-        init_cfg: As everywhere in mm. Defaults to None.
+        init_cfg: mmengine's initialization config. Defaults to None.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class VQAHead(BaseModule):
         answers: JSON file with the list of answers; ``projects/vqa/tools/vqa_answers.py`` makes it.
         num_answers: Number of answers. Defaults to 3129.
         width: Width of the tokens. Defaults to 768.
-        init_cfg: As everywhere in mm. Defaults to None.
+        init_cfg: mmengine's initialization config. Defaults to None.
     """
 
     def __init__(self, answers: str, num_answers: int = 3129, width: int = 768, init_cfg: dict | None = None) -> None:
@@ -91,7 +91,7 @@ class VQAHead(BaseModule):
         return self.mlp(x)
 
     def loss(self, x: Tensor, targets: Tensor) -> Tensor:
-        """Binary cross-entropy, summed over answers, mean over questions."""
+        """Compute the binary cross-entropy, summed over answers, averaged over questions."""
         return F.binary_cross_entropy_with_logits(self(x), targets, reduction='sum') / len(x)
 
 
@@ -102,7 +102,7 @@ class MatchHead(BaseModule):
     Args:
         width: Width of the tokens. Defaults to 768.
         loss_weight: Weight of its loss. Defaults to 1.
-        init_cfg: As everywhere in mm. Defaults to None.
+        init_cfg: mmengine's initialization config. Defaults to None.
     """
 
     def __init__(self, width: int = 768, loss_weight: float = 1.0, init_cfg: dict | None = None) -> None:
@@ -110,7 +110,7 @@ class MatchHead(BaseModule):
         self.fc, self.loss_weight = dense(width, 1), loss_weight
 
     def loss(self, x: Tensor, matched: Tensor) -> Tensor:
-        """Binary cross-entropy of first tokens (B, D); ``matched`` (B, ) is True for matching pairs."""
+        """Compute the binary cross-entropy of first tokens (B, D); ``matched`` (B, ) is True for matching pairs."""
         return self.loss_weight * F.binary_cross_entropy_with_logits(self.fc(x)[:, 0], matched.to(x))
 
 
@@ -124,10 +124,10 @@ class VQAModel(BaseModel):
         head: The answer head, e.g. ``dict(type='vitnas.VQAHead', …)``.
         backbone: Any backbone that returns feature maps. Defaults to None: answer from the question alone.
         neck: Turns feature maps into tokens, e.g. ``dict(type='vitnas.TokenNeck', …)``.
-        match: A second head, e.g. ``dict(type='vitnas.MatchHead', …)``, which sees each question with another image too
+        match: A second head, e.g. ``dict(type='vitnas.MatchHead', …)``. It sees each question with another image, too,
             and learns to tell the pairs apart. Defaults to None.
         data_preprocessor: Defaults to mmpretrain's ``MultiModalDataPreprocessor`` without arguments.
-        init_cfg: As everywhere in mm. Defaults to None.
+        init_cfg: mmengine's initialization config. Defaults to None.
 
     Raises:
         VitnasError: ``backbone`` and ``neck`` are not given together, or ``match`` is given without them.

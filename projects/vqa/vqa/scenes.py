@@ -21,10 +21,10 @@ from .answers import PEOPLE, frequent_answers
 from .tokenizer import SPECIAL
 
 NUM_ANSWERS = 13
-"""The ten digits, yes, no and nothing."""
+"""Valid answers: the ten digits, yes, no and nothing."""
 NUMBERS = ('zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine')
 APART = 10
-"""Pixels by which a digit is at least left of, above, or nearer than another for a question to say so."""
+"""Least distance, in pixels, for a question to call a digit left of, above, or nearer than another."""
 FILES = {'questions': 'v2_OpenEnded_scenes_{}_questions.json', 'annotations': 'v2_scenes_{}_annotations.json'}
 """File names as in VQA v2; ``{}`` is the split."""
 
@@ -54,7 +54,7 @@ def how_many(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
 
 
 def how_many_of(things: Sequence[Thing]) -> Iterator[tuple[str, str]]:
-    """Ask how often each digit is there."""
+    """Ask for the number of each digit."""
     for digit in range(10):
         yield f'How many {digit}s are there?', str(sum(thing.digit == digit for thing in things))
 
@@ -109,8 +109,8 @@ def single(things: Sequence[Thing]) -> list[Thing]:
 def choose(candidates: Sequence[Asked], total: int, rng: np.random.Generator) -> list[Asked]:
     """Choose questions with answers as balanced as the candidates allow.
 
-    Kinds get equal shares, and so do the wordings of a kind. A wording takes its answers in turn, at least once each,
-    as long as two answers are left.
+    All kinds get equally many questions, and so do the wordings of a kind. A wording takes its answers in turn, at
+    least once each, as long as two answers are left.
 
     Args:
         candidates: All possible questions.
@@ -138,7 +138,7 @@ def choose(candidates: Sequence[Asked], total: int, rng: np.random.Generator) ->
 
 
 def guessed(train: Sequence[Asked], val: Sequence[Asked]) -> float:
-    """Return the share of ``val`` that is right if each question gets its most frequent answer in ``train``."""
+    """Return the fraction of ``val`` that is right if each question gets its most frequent answer in ``train``."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for one in train:
         counts[one.text][one.answer] += 1
@@ -149,7 +149,7 @@ def guessed(train: Sequence[Asked], val: Sequence[Asked]) -> float:
 def write_questions(folder: str | os.PathLike, per_scene: int = 10, seed: int = 0) -> dict[str, list[Asked]]:
     """Write questions about the scenes of :func:`write_scenes` in VQA v2's own format.
 
-    The files lie beside the scenes and are the same for the same seed::
+    The files are beside the scenes, and the same for the same seed::
 
         vqa/train/scene_000000000001.png … vqa/val/…                      the scenes, named as COCO's images
         vqa/v2_OpenEnded_scenes_train_questions.json …                   questions
@@ -200,7 +200,7 @@ def _read_scenes(folder: Path, split: str) -> dict:
 
 
 def _things(content: Mapping) -> dict[int, list[Thing]]:
-    """Read what is in each scene."""
+    """Read the digits of each scene."""
     things: dict[int, list[Thing]] = {image['id']: [] for image in content['images']}
     for one in content['annotations']:
         x, y, width, height = one['bbox']

@@ -16,7 +16,7 @@ PAD, UNKNOWN, START, END = SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]')
 
 
 class WordPiece:
-    """Turn a question into token ids, lower case, between ``[CLS]`` and ``[SEP]``; the first one reads the file.
+    """Turn a question into token ids, lower case, between ``[CLS]`` and ``[SEP]``; the first call reads the file.
 
     Args:
         vocab: The vocabulary file, one token per line.

@@ -1,4 +1,4 @@
-"""The attention picture: questions about an image, the answers, and where the model looked."""
+"""Picture of a VQA model's attention: questions about an image, the answers, and the image under the attention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vitnas_core.visualization import theme
 from .attention import Look
 
 _HEAT = LinearSegmentedColormap.from_list('heat', [(*to_rgb(theme.ORANGE), opacity) for opacity in (0.0, 0.8)])
-"""From transparent to nearly opaque."""
+"""Colour map from transparent to nearly opaque."""
 
 
 def draw_looks(image: np.ndarray, looks: Sequence[Look]) -> Figure:

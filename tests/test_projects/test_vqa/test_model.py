@@ -1,4 +1,4 @@
-"""The VQA model: every backbone drops in, questions share their image, the second head detects wrong pairs."""
+"""The VQA model: it works with every backbone and several questions per image; the second head detects wrong pairs."""
 
 import json
 from pathlib import Path

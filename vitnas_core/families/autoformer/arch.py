@@ -1,4 +1,4 @@
-"""AutoFormer's choices, and what its networks cost."""
+"""AutoFormer's choices and the cost of its networks."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ...spaces.records import NetworkRecord, Record, StageRecord, parts, ratio, 
 from ...spaces.schema import Schema
 
 HEAD_DIM = 64
-"""Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
+"""Size of every head. So q, k and v may be wider or narrower than the tokens."""
 
 PEG_SIDE = 3
-"""Side of the filters that make conditional positions (CPVT's PEG)."""
+"""Side of the filters of conditional positions (CPVT's PEG)."""
 
 POSITIONS = ('absolute', 'conditional', 'none')
-"""What ``position`` of an AutoFormer may be."""
+"""Valid values of ``position``."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlockChoices(Record):
-    """A block."""
+    """Choices of a block."""
 
     num_heads: int = whole()
     mlp_ratio: float = ratio('embed_dim')
@@ -42,7 +42,7 @@ class BlockChoices(Record):
 
 @dataclass(frozen=True, eq=False)
 class StageChoices(StageRecord):
-    """The only stage."""
+    """Choices of the only stage."""
 
     embed_dim: int = whole()
     blocks: tuple[BlockChoices, ...] = parts()
@@ -50,7 +50,7 @@ class StageChoices(StageRecord):
 
 @dataclass(frozen=True, eq=False)
 class NetworkChoices(NetworkRecord):
-    """A network."""
+    """Choices of a network."""
 
     stages: tuple[StageChoices, ...] = parts()
 
@@ -69,9 +69,9 @@ def cost(
     reach: int,
     scaling: bool,
 ) -> Count:
-    """The paper's convention for T and B: convolutions, linear layers and the two products of attention.
+    """Count by the paper's convention for T and B: convolutions, linear layers and the two products of attention.
 
-    Conditional positions are included; the relative positions' own products are not.
+    Conditional positions are included; the products of relative positions are not.
     """
     (stage,) = network.stages
     width, patches = stage.embed_dim, math.prod(grid(size, patch_size))
@@ -87,7 +87,7 @@ def cost(
 
 @per_block
 def block_costs(block: BlockChoices, width: int, tokens: int, reach: int, scaling: bool) -> Count:
-    """The cost of a block."""
+    """Count a block."""
     inner, hidden = HEAD_DIM * block.num_heads, units(width, block.mlp_ratio)
     return add(
         norm(width),

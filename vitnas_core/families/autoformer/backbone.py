@@ -40,10 +40,10 @@ from .arch import HEAD_DIM, PEG_SIDE, POSITIONS, SCHEMA, NetworkChoices, cost, u
 
 
 class QKV(ElasticLinear):
-    """The projection to queries, keys and values: those of a head together, heads one after another.
+    """Projection to queries, keys and values; the rows of a head are together, heads one after another.
 
     So any number of heads is a prefix of the rows. The published code cuts its bias as if it lay in three thirds of the
-    *active* width, so that one number serves different roles in different subnets; ``official`` does the same.
+    *active* width. One number then serves different roles in different subnets. ``official`` does the same.
 
     Args:
         embed: Axis of the tokens.
@@ -56,7 +56,7 @@ class QKV(ElasticLinear):
         self.official = official
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, N, E) → (3, B, heads, N, 64)."""
+        """Project (B, N, E) to (3, B, heads, N, 64)."""
         bias = self.cut_bias()
         if self.official and bias is not None:
             bias = bias.view(3, -1, HEAD_DIM).transpose(0, 1).flatten()
@@ -83,7 +83,7 @@ class AutoFormerAttention(nn.Module):
         self.proj = ElasticLinear(heads.times(HEAD_DIM), embed)
 
     def forward(self, x: Tensor, grid: TokenGrid | None, scale: float = 1.0) -> Tensor:
-        """(B, N, E) → (B, N, E); what the heads gather is multiplied by ``scale``."""
+        """(B, N, E) → (B, N, E); multiplies the output of the heads by ``scale``."""
         q, k, v = self.qkv(x).unbind(0)
         drop = self.drop if self.training else 0.0
         out = attend(q, k, v, drop) if self.relative is None else self.relative(q, k, v, grid, drop)
@@ -117,7 +117,7 @@ class AutoFormerBlock(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, grid: TokenGrid | None, scales: tuple[float, float] = (1.0, 1.0)) -> Tensor:
-        """(B, N, E) → (B, N, E); attention and MLP are multiplied by ``scales``."""
+        """(B, N, E) → (B, N, E); ``scales`` multiply attention and MLP."""
         x = x + self.drop_path(self.scale_attn(self.attn(self.norm1(x), grid, scales[0])))
         hidden = self.scale_mlp(self.fc2(F.gelu(self.fc1(self.norm2(x)))))
         return x + self.drop_path(hidden if scales[1] == 1.0 else hidden * scales[1])
@@ -134,40 +134,41 @@ def _rescale(name: str, value: Any) -> tuple[float, float] | None:
 class AutoFormer(ElasticBackbone):
     """AutoFormer, elastic (``space=``) or fixed (``arch=``).
 
-    Any image size: sides are padded to the patch size with zeros, absolute positions are interpolated, relative and
-    conditional positions hold for any H × W grid.
+    Images of any size work: sides are padded to the patch size with zeros, absolute positions are interpolated, and
+    relative and conditional positions fit any H × W grid.
 
     Args:
         arch: A fixed architecture: a zoo name (``'autoformer-tiny'``), a file, or the data.
-        space: A search space, likewise. Exactly one of the two is given.
+        space: A search space, likewise. Give exactly one of the two.
         embed_dims: Width of the stored weights. Defaults to None: the largest ``embed_dim`` of the space. The
-            published supernets store 64 × heads, which is more than any subnet uses. A fixed network stores what it
-            uses.
-        img_size: Image side for which absolute positions are stored. Defaults to 224.
+            published supernets store 64 × heads, which is more than any subnet uses. A fixed network stores only what
+            it uses.
+        img_size: Image side of the stored absolute positions. Defaults to 224.
         patch_size: Side of a patch. Defaults to 16.
-        position: ``'absolute'``, ``'conditional'`` or ``'none'``; each with or without relative positions. Conditional
+        position: ``'absolute'``, ``'conditional'`` or ``'none'``, each with or without relative positions. Conditional
             ones (FocusFormer, arXiv 2208.10861; the PEG of CPVT, arXiv 2102.10882) are a depth-wise 3 × 3 convolution
-            of the patches, padded with zeros and added to them after the first block; the class token gets none.
-            Defaults to ``'absolute'``.
-        reach: Largest relative offset that is told apart; 0 for no relative positions. Defaults to 14.
-        out_indices: After which blocks features are returned; negative ones count from the active last block. The
-            final norm is applied after the last block only; blocks behind the last output do not run and get no
-            gradient. Defaults to (-1,).
-        out_type: ``'featmap'`` (B, C, H, W), ``'avg_featmap'`` (the mean over patches, AutoFormer's own pooling) or
-            ``'cls_token'`` (B, C), or ``'raw'`` (B, 1 + H·W, C). Defaults to ``'featmap'``.
+            of the patches, padded with zeros. They are added to the patches after the first block; the class token gets
+            none. Defaults to ``'absolute'``.
+        reach: Largest relative offset with its own position; 0 for no relative positions. Defaults to 14.
+        out_indices: Indices of the output blocks; negative ones count from the active last block. The final norm is
+            applied after the last block only. Blocks behind the last output do not run and get no gradient. Defaults to
+            (-1,).
+        out_type: ``'featmap'`` (B, C, H, W); ``'avg_featmap'`` (B, C), the mean over patches, AutoFormer's own pooling;
+            ``'cls_token'`` (B, C); or ``'raw'`` (B, 1 + H·W, C). Defaults to ``'featmap'``.
         attn_drop_rate: Dropout of attention weights. Defaults to 0.
-        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
-        rescale: (heads, ratio): multiply attention by heads / active heads and MLPs by ratio / active ratio, the
-            published code's ``scale`` flag (off in its commands). Defaults to None: off.
-        official: Cut the qkv bias as the published code does (needed for its weights). Defaults to False.
-        scaling: Whether branches are scaled by vectors that architectures of other widths do not share (NASViT,
-            Sec. 3). Defaults to False.
-        sharing: Which channels, heads and hidden units narrower architectures use: ``'ordinal'``, the first ones;
-            ``'bilateral'``, from both ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'ordinal'``.
-        init_cfg: As everywhere in mm. Defaults to None.
+        drop_path_rate: Stochastic depth of the last block; rises linearly from 0 at the first. Defaults to 0.
+        rescale: (heads, ratio): multiplies attention by heads / active heads and MLPs by ratio / active ratio. This is
+            the published code's ``scale`` flag, which its commands leave off. Defaults to None: off.
+        official: Whether to cut the qkv bias as the published code does; its weights need this. Defaults to False.
+        scaling: Whether each width scales branches by its own vectors, not shared with other widths (NASViT, Sec. 3).
+            Defaults to False.
+        sharing: Sharing pattern of channels, heads and hidden units in narrower architectures: ``'ordinal'``, the first
+            ones; ``'bilateral'``, from both ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to
+            ``'ordinal'``.
+        init_cfg: mmengine's initialization config. Defaults to None.
 
     Raises:
-        VitnasError: An argument is none of the above, or the space is not AutoFormer's.
+        VitnasError: An argument is invalid, or the space is not AutoFormer's.
     """
 
     schema = SCHEMA
@@ -242,7 +243,7 @@ class AutoFormer(ElasticBackbone):
             )
 
     def _init_parameters(self) -> None:
-        """As published: truncated normal for linear layers, tables and tokens; torch's default for convolutions."""
+        """Initialise as published: linear layers, tables and tokens truncated normal, convolutions as torch does."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -252,7 +253,7 @@ class AutoFormer(ElasticBackbone):
             nn.init.trunc_normal_(self.pos_embed, std=0.02)
 
     def _check_outputs(self) -> tuple[int, ...]:
-        """The ``out_indices``, which every architecture should have."""
+        """Check that every architecture has the ``out_indices``; return them."""
         indices, fewest = self.settings['out_indices'], self._fewest
         valid = isinstance(indices, tuple) and indices and all(type(i) is int for i in indices)
         if not valid or any(not -fewest <= i < fewest for i in indices):
@@ -269,11 +270,11 @@ class AutoFormer(ElasticBackbone):
 
     @property
     def _fewest(self) -> int:
-        """The depth of the shallowest architecture."""
+        """Depth of the shallowest architecture."""
         return self.space.stages[0].depths[0]
 
     def check_weights(self, network: NetworkChoices) -> None:
-        """Refuse depths that the outputs were not checked for, and widths without scaling vectors."""
+        """Refuse depths for which the outputs were not checked, and widths without scaling vectors."""
         (stage,) = network.stages
         if len(stage.blocks) < self._fewest:
             raise ArchError(
@@ -284,7 +285,7 @@ class AutoFormer(ElasticBackbone):
             SwitchableScale.check(block.get_submodule('scale_mlp'), 'stages[0].embed_dim', stage.embed_dim)
 
     def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
-        """The tokens, and heads and hidden units of each block."""
+        """Yield the axis of the tokens, and those of heads and hidden units of each block."""
         (stage,) = network.stages
         yield self.embed_axis, stage.embed_dim
         for choices, block in zip(stage.blocks, self._blocks):
@@ -292,11 +293,11 @@ class AutoFormer(ElasticBackbone):
             yield block.hidden, units(stage.embed_dim, choices.mlp_ratio)
 
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
-        """One stage."""
+        """The blocks of the only stage."""
         return (tuple(self.blocks),)
 
     def why_not_sorted(self) -> str:
-        """Biases whose numbers have no head of their own, and stored weights that no architecture uses."""
+        """Return the reason: bias entries that belong to no head, or stored weights that no architecture uses."""
         if self.embed_axis.most > self.largest.stages[0].embed_dim:
             return f'hidden units cannot be sorted with embed_dims={self.embed_axis.most}: not all of them are used'
         if self.settings['official']:
@@ -304,11 +305,13 @@ class AutoFormer(ElasticBackbone):
         return ''
 
     def why_not_masked(self) -> str:
-        """Outputs without a norm, and the published code's ways with scales and biases."""
+        """Return the reason: outputs without a norm, or the published code's scales and biases."""
         wanted = dict(out_indices=(-1,), rescale=None, official=False, scaling=False, sharing='ordinal')
         for name, value in wanted.items():
             if self.settings[name] != value:
-                return f'AutoFormer cannot share a masked pass among architectures with {name}={self.settings[name]!r}'
+                return (
+                    f'AutoFormer cannot run several architectures in a masked pass with {name}={self.settings[name]!r}'
+                )
         return ''
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -339,7 +342,7 @@ class AutoFormer(ElasticBackbone):
         return x, size
 
     def _scales(self, b: int) -> tuple[float, float]:
-        """By what the branches of a block are multiplied."""
+        """Factors of the two branches of a block."""
         rescale = self.settings['rescale']
         if rescale is None:
             return 1.0, 1.0
@@ -352,7 +355,7 @@ class AutoFormer(ElasticBackbone):
 
 
 def _add_conditional(tokens: Tensor, peg: nn.Module, size: tuple[int, int]) -> Tensor:
-    """Add what ``peg`` makes of the patches' H × W grid to them (B, 1 + H·W, C); the class token stays."""
+    """Add the output of ``peg`` for the H × W patches to tokens (B, 1 + H·W, C); the class token stays."""
     patches = tokens[:, 1:]
     encoding = as_tokens(peg(as_map(patches, size)))
     return torch.cat([tokens[:, :1], patches + encoding], 1)

@@ -1,4 +1,4 @@
-"""AutoFormer's weights in the published layout: to ours and back, without losing a bit."""
+"""Conversion of AutoFormer's weights between the published layout and ours, bit for bit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BLOCK = {
     'fc2.weight': 'fc2.weight',
     'fc2.bias': 'fc2.bias',
 }
-# Ours → the least number of axes: what shows the sizes of a network.
+# Ours → the least number of axes, for tensors whose shapes give the sizes of a network.
 _NEEDED = {
     'backbone.cls_token': 2,
     'backbone.patch_embed.weight': 2,
@@ -57,7 +57,7 @@ _NEEDED = {
 
 
 def our_name(name: str) -> str | None:
-    """Our name of an official tensor, or None if there is none."""
+    """Return our name of an official tensor, or None if there is none."""
     match = re.fullmatch(r'blocks\.(\d+)\.(.+)', name)
     if match is None:
         return _OUTSIDE.get(name)
@@ -65,7 +65,7 @@ def our_name(name: str) -> str | None:
 
 
 def official_name(name: str) -> str | None:
-    """Official name of one of our tensors, or None if there is none."""
+    """Return the official name of one of our tensors, or None if there is none."""
     match = re.fullmatch(r'backbone\.blocks\.(\d+)\.(.+)', name)
     names = {ours: theirs for theirs, ours in (_OUTSIDE if match is None else _BLOCK).items()}
     if match is None:
@@ -76,8 +76,8 @@ def official_name(name: str) -> str | None:
 def to_vitnas(official: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Convert the published layout to ours: rename tensors, and reorder the rows of qkv weights.
 
-    Their rows alternate q, k, v, q, k, v, …; ours keep those of a head together. The qkv bias stays as it is, because
-    ``official=True`` cuts it as the published code does.
+    Official rows alternate q, k, v, q, k, v, …; ours keep the rows of a head together. The qkv bias stays as it is,
+    because ``official=True`` cuts it as the published code does.
 
     Args:
         official: Weights of a published supernet.
@@ -89,7 +89,7 @@ def to_vitnas(official: Mapping[str, Tensor]) -> dict[str, Tensor]:
     for name, tensor in official.items():
         ours = our_name(name)
         if ours is None:
-            raise CheckpointError(f'not an official AutoFormer checkpoint: {name} is none of its tensors')
+            raise CheckpointError(f'not an official AutoFormer checkpoint: {name} is not one of its tensors')
         if name.endswith('attn.qkv.weight'):
             _check_heads(name, tensor)
             tensor = tensor.unflatten(0, (-1, HEAD_DIM, 3)).transpose(1, 2).flatten(0, 2)
@@ -101,7 +101,7 @@ def to_vitnas(official: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def to_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Inverse of :func:`to_vitnas`.
 
-    The qkv bias is written as it is stored, which is right for networks with ``official=True`` only.
+    The qkv bias is written as it is stored. This is correct only for networks with ``official=True``.
 
     Raises:
         CheckpointError: The weights are no AutoFormer of ours, or one with conditional positions.
@@ -115,7 +115,7 @@ def to_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
                 f'only networks of position="absolute" or "none" can be written in it'
             )
         if theirs is None:
-            raise CheckpointError(f'not a vitnas AutoFormer checkpoint: {name} is none of its tensors')
+            raise CheckpointError(f'not a vitnas AutoFormer checkpoint: {name} is not one of its tensors')
         if theirs.endswith('attn.qkv.weight'):
             _check_heads(name, tensor)
             tensor = tensor.unflatten(0, (-1, 3, HEAD_DIM)).transpose(1, 2).flatten(0, 2)
@@ -146,13 +146,13 @@ def find_space(state: Mapping[str, Tensor], name: str | None = None) -> SearchSp
             return space
         sizes.append(f'{space.name} (width from {stage.embed_dim}, depth {len(stage.blocks)}, {most} heads)')
     raise CheckpointError(
-        f'the file holds a supernet of width {width}, depth {depth}, {heads} heads, which is none of '
+        f'the file holds a supernet of width {width}, depth {depth}, {heads} heads, which does not match '
         f'{"; ".join(sizes) or f"an AutoFormer space ({name})"}'
     )
 
 
 def find_settings(state: Mapping[str, Tensor], space: SearchSpace) -> dict[str, Any]:
-    """Arguments of the backbone, besides its space, that runs a supernet in our layout.
+    """Return the backbone's arguments, besides its space, for a supernet in our layout.
 
     Raises:
         CheckpointError: No AutoFormer of this space has just these tensors; the message has their official names.
@@ -186,7 +186,7 @@ def cut(
         arch: The architecture: a zoo name or a file.
 
     Returns:
-        Weights of the architecture, and arguments of the backbone that runs them; it needs no ``official=True``.
+        Weights of the architecture, and arguments of its backbone, which needs no ``official=True``.
 
     Raises:
         ArchError: There is no such architecture, or it does not fit.
@@ -202,7 +202,7 @@ def cut(
 
 
 def _image_side(state: Mapping[str, Tensor], patch_size: int) -> int:
-    """Side of the images that positions are stored for; 224 if they have a shape that no AutoFormer has."""
+    """Return the image side of the stored positions; 224 if no AutoFormer has positions of this shape."""
     tokens = axis_size(state, 'backbone.pos_embed', 1)
     return math.isqrt(tokens - 1) * patch_size if tokens > 1 else 224
 

@@ -1,4 +1,4 @@
-"""NASViT's choices, and what its networks cost."""
+"""NASViT's choices and the cost of its networks."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from ...utils import checks
 HEAD_DIM = 8
 """Channels of a head's queries and keys (paper, App. B.1)."""
 VALUE_RATIO = 4
-"""Channels of values over those of queries."""
+"""Ratio of a head's value channels to its query channels."""
 
 Size = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
 class StemChoices(StageRecord):
-    """The first convolution."""
+    """Choices of the first convolution."""
 
     width: int = whole()
 
 
 @dataclass(frozen=True, eq=False)
 class ConvChoices(StageRecord):
-    """A stage of MBConvs."""
+    """Choices of a stage of MBConvs."""
 
     width: int = whole()
     kernel_size: int = whole()
@@ -55,25 +55,25 @@ class ConvChoices(StageRecord):
     se: bool = flag()
 
     def check(self) -> None:
-        """Refuse filters without a centre."""
+        """Refuse even kernel sizes, which have no centre."""
         if self.kernel_size % 2 == 0:
             raise ArchError(f'.kernel_size should be odd, but got {self.kernel_size}')
 
     @property
     def depth(self) -> int:
-        """How many layers there are, the first always an MBConv."""
+        """Number of layers; the first is always an MBConv."""
         return len(self.blocks)
 
 
 @dataclass(frozen=True, eq=False)
 class TransformerChoices(ConvChoices):
-    """An MBConv and transformer layers."""
+    """Choices of a stage of an MBConv and transformer layers."""
 
     mlp_ratio: int = whole()
     num_windows: int = whole('free', ascending=False)
 
     def check(self) -> None:
-        """Refuse windows that are no square of windows, and widths that heads do not divide."""
+        """Refuse numbers of windows that are not squares, and widths that are no multiple of the head size."""
         super().check()
         if math.isqrt(self.num_windows) ** 2 != self.num_windows:
             raise ArchError(
@@ -85,7 +85,7 @@ class TransformerChoices(ConvChoices):
 
 @dataclass(frozen=True, eq=False)
 class HeadChoices(StageRecord):
-    """MBPool, the last stage."""
+    """Choices of MBPool, the last stage."""
 
     width: int = whole()
     expand_ratio: int = whole()
@@ -93,7 +93,7 @@ class HeadChoices(StageRecord):
 
 @dataclass(frozen=True, eq=False)
 class NetworkChoices(NetworkRecord):
-    """A network: a stem, stages, and MBPool last.
+    """Choices of a network: a stem, stages, and MBPool last.
 
     Args:
         resolution: Side to which a classifier resizes images.
@@ -103,22 +103,22 @@ class NetworkChoices(NetworkRecord):
     stages: tuple[Any, ...] = parts()
 
     def maps(self, size: Size) -> list[Size]:
-        """Rows and columns of the maps of all stages but the last."""
+        """Return rows and columns of the maps of all stages but the last."""
         sizes = [grid(size, 2)]
         for stage in self.stages[1:-1]:
             sizes.append(grid(sizes[-1], stage.stride))
         return sizes
 
     def reach(self, s: int, window_size: int | None) -> int:
-        """For how many rows and columns a stage stores relative positions."""
+        """Return the number of rows and columns for which a stage stores relative positions."""
         return window_size or self.maps((self.resolution, self.resolution))[s][0]
 
 
 class _Schema(Schema):
-    """The kind of a stage goes by its place, and by whether it has an MLP."""
+    """Schema whose stage types depend on the position of a stage and on whether it has an MLP."""
 
     def stage_type(self, stages: int, s: int, choices: Choices | ChoiceSpace) -> Any:
-        """Stem, head, convolutions or transformers."""
+        """Return the type of a stage: stem, head, convolutions or transformers."""
         if s == 0:
             return StemChoices
         if s == stages - 1:
@@ -127,21 +127,21 @@ class _Schema(Schema):
         return TransformerChoices if 'mlp_ratio' in names or 'num_windows' in names else ConvChoices
 
     def check_count(self, kind: Any, stage: Stage) -> None:
-        """A stem and a head have no blocks, other stages at least one."""
+        """Refuse blocks in stem and head, and other stages without blocks."""
         if kind in (StemChoices, HeadChoices):
             if stage.blocks:
                 raise ArchError(f'.blocks has {len(stage.blocks)} entries; stem and head have none')
         elif not stage.blocks:
-            raise ArchError('.blocks should be at least one, each without choices of its own')
+            raise ArchError('.blocks should have at least one entry; entries have no choices of their own')
 
     def read(self, arch: Arch) -> Any:
-        """Refuse what has no stage between stem and head."""
+        """Read an architecture; refuse one without a stage between stem and head."""
         if arch.family == self.family and len(arch.stages) < 3:
             raise ArchError(f'stages has {len(arch.stages)} entries; NASViT has a stem, stages and a head')
         return super().read(arch)
 
     def check_space(self, space: SearchSpace) -> None:
-        """Refuse also a ratio of 1, which is an MBConv without an expansion, beside others."""
+        """Check a space; refuse also an expansion of 1 among others, as it means an MBConv without expansion layer."""
         super().check_space(space)
         for s, stage in enumerate(space.stages):
             options = dict(stage.choices.options).get('expand_ratio', ())
@@ -156,23 +156,23 @@ SCHEMA = _Schema('nasvit', 'NASViT', NetworkChoices)
 
 
 def rounded(channels: float) -> int:
-    """The multiple of 8 that is nearest, but not below nine tenths (MobileNet's rule)."""
+    """Round to the nearest multiple of 8, but not below nine tenths of the number (MobileNet's rule)."""
     nearest = max(8, int(channels + 4) // 8 * 8)
     return nearest + 8 if nearest < 0.9 * channels else nearest
 
 
 def hidden_width(channels: int, expand_ratio: int) -> int:
-    """Channels between the two convolutions of an MBConv; without an expansion those that come in."""
+    """Return the channels between the two 1 × 1 convolutions of an MBConv; without expansion, the input channels."""
     return channels if expand_ratio == 1 else rounded(channels * expand_ratio)
 
 
 def squeezed_width(hidden: int) -> int:
-    """Channels between the two layers of squeeze and excitation."""
+    """Return the channels between the two layers of squeeze and excitation."""
     return rounded(hidden // 4)
 
 
 def window_side(size: Size, num_windows: int, window_size: int | None) -> int | None:
-    """Side of attention's windows on a map: given, or such that there are so many; None where all tokens attend."""
+    """Return the side of attention windows on a map: as given, or by their number; None if all tokens attend."""
     if window_size is not None:
         return window_size
     return None if num_windows == 1 else -(-min(size) // math.isqrt(num_windows))
@@ -197,7 +197,7 @@ def cost(
     scaling: bool,
     official: bool,
 ) -> Count:
-    """The convention that gives the paper's numbers: convolutions, linear layers, attention and the mixing of heads.
+    """Count by the paper's convention: convolutions, linear layers, attention and the mixing of heads.
 
     A classifier, without ``out_indices``, resizes images and has MBPool.
     """
@@ -225,16 +225,16 @@ def cost(
 def stage_cost(
     stage: ConvChoices, channels: int, size: Size, reach: int, window_size: int | None, scaling: bool, official: bool
 ) -> Count:
-    """The cost of a stage.
+    """Count a stage.
 
     Args:
         stage: Its choices.
-        channels: Channels that come in.
-        size: Rows and columns that come in.
-        reach: For how many rows and columns relative positions are stored.
-        window_size: Side of windows instead of those that the architecture has.
+        channels: Input channels.
+        size: Rows and columns of the input.
+        reach: Number of rows and columns for which relative positions are stored.
+        window_size: Side of windows; None for those of the architecture.
         scaling: Whether there are scaling vectors.
-        official: Whether windows end the convolution of values, too.
+        official: Whether the convolution of values, too, stops at window borders.
     """
     first, size = _mbconv(stage, channels, size, stage.stride), grid(size, stage.stride)
     if isinstance(stage, TransformerChoices):
@@ -262,7 +262,7 @@ def _mbconv(stage: ConvChoices, channels: int, size: Size, stride: int) -> Count
 def _layer(
     stage: TransformerChoices, size: Size, reach: int, window_size: int | None, scaling: bool, official: bool
 ) -> Count:
-    """A transformer layer: attention with mixed heads and convolved values, and two MLPs."""
+    """Count a transformer layer: attention with mixed heads and convolved values, and two MLPs."""
     width, heads = stage.width, stage.width // HEAD_DIM
     hidden, values = stage.mlp_ratio * width, VALUE_RATIO * width
     tokens = padded = within = math.prod(size)

@@ -40,33 +40,33 @@ class NASViT(ElasticBackbone):
     """NASViT (ICLR 2022), elastic (``space=``) or fixed (``arch=``).
 
     A classifier resizes images to the resolution of its architecture and ends with MBPool. With ``out_indices`` it is
-    a backbone of dense tasks: images keep their size, any H × W, and maps of stages are returned; tokens that are
-    further apart than relative positions are stored for take the outermost ones.
+    a backbone for dense tasks: images keep their size, any H × W, and the maps of stages are returned. Tokens that are
+    further apart than the stored relative positions use the outermost ones.
 
     Args:
         arch: A fixed architecture: a zoo name (``'nasvit-a1'``), a file, or the data.
-        space: A search space, likewise. Exactly one of the two is given.
-        out_indices: Of which stages maps are returned, 0 the stem's; negative ones count from the last before MBPool.
-            Stages behind the last of them do not run. Defaults to None: MBPool's output, (B, C, 1, 1).
-        window_size: Attention in windows of this side, every second layer's shifted, instead of those that the
-            architecture has; 7 in the paper's segmentation. Defaults to None: the architecture's.
-        scaling: Whether branches of transformer layers are scaled by vectors that architectures of other widths do
+        space: A search space, likewise. Give exactly one of the two.
+        out_indices: Indices of the output stages; 0 is the stem, and negative ones count from the last before MBPool.
+            Stages behind the last output do not run. Defaults to None: MBPool's output, (B, C, 1, 1).
+        window_size: Side of attention windows, instead of the windows of the architecture; every second layer shifts
+            them. The paper's segmentation uses 7. Defaults to None: the architecture's windows.
+        scaling: Whether each width scales the branches of transformer layers by its own vectors, which other widths do
             not share. Defaults to True.
-        official: As in the published code: scaling vectors go by the depth of the stage and the number of tokens
-            modulo 8, with a factor of 8 / width, and all windows are shifted, without a mask. Defaults to False: as
-            in the paper, one vector per width in each layer, and Swin's windows.
-        drop_path_rate: Stochastic depth of the last layer, rising linearly from 0 at the first. Defaults to 0.
-        init_cfg: As everywhere in mm. Defaults to None.
+        official: Whether to work as the published code does. Scaling vectors then depend on the depth of the stage and
+            the number of tokens modulo 8, with a factor of 8 / width; all windows are shifted, without a mask. Defaults
+            to False: as in the paper, one vector per width in each layer, and Swin's windows.
+        drop_path_rate: Stochastic depth of the last layer; rises linearly from 0 at the first. Defaults to 0.
+        init_cfg: mmengine's initialization config. Defaults to None.
 
     Raises:
-        VitnasError: An argument is none of the above, or the space is not NASViT's.
+        VitnasError: An argument is invalid, or the space is not NASViT's.
     """
 
     schema = SCHEMA
     cost_of = staticmethod(cost)
     checks = {'window_size': check_window}
     weight_settings = ('scaling', 'official')
-    output_weights = ('mbpool.',)  # a backbone of dense tasks lacks it
+    output_weights = ('mbpool.',)  # a backbone for dense tasks lacks it
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class NASViT(ElasticBackbone):
         self.set_arch(self.space.largest())
 
     def _build_stage(self, s: int, rates: Sequence[float]) -> NASViTStage:
-        """The modules of a stage between stem and head."""
+        """Build the modules of a stage between stem and head."""
         before, embed, choices = self.embeds[s - 1], self.embeds[s], self.largest.stages[s]
         resized = len({*self.width_options[s - 1], *self.width_options[s]}) > 1
         blocks: list[nn.Module] = [MBConv(before, embed, choices, choices.stride, resized, rates[0])]
@@ -116,7 +116,7 @@ class NASViT(ElasticBackbone):
         return NASViTStage(blocks)
 
     def _build_layer(self, s: int, b: int, choices: TransformerChoices, drop_path: float) -> TransformerLayer:
-        """A transformer layer, the first of which is number 1 of its stage."""
+        """Build a transformer layer; the first one is layer 1 of its stage."""
         scaling, official, window_size = (self.settings[name] for name in ('scaling', 'official', 'window_size'))
         scales = SwitchableScale.pair(self.width_options[s] if scaling else None)
         if scaling and official:
@@ -134,13 +134,13 @@ class NASViT(ElasticBackbone):
         )
 
     def _slots(self, s: int, b: int) -> list[ScaleSlot]:
-        """The scaling vectors of a layer as published: depths at which it is there × numbers of tokens modulo 8."""
+        """Return the slots of a layer's published scaling vectors: possible depths × numbers of tokens modulo 8."""
         depths = [depth for depth in self.space.stages[s].depths if depth > b]
         sides = self.space.choices.values_of('resolution')
         return sorted(product(depths, {_column(self.largest, s, side) for side in sides}))
 
     def _init_parameters(self) -> None:
-        """torch's defaults; small positions; MBConvs begin as their residual."""
+        """Initialise by torch's defaults, with small positions; MBConvs start as their residual."""
         for module in self.modules():
             if isinstance(module, MBConv):
                 nn.init.zeros_(module.project_bn.weight)
@@ -148,7 +148,7 @@ class NASViT(ElasticBackbone):
                 nn.init.trunc_normal_(module.attn.table, std=0.02)
 
     def check_weights(self, network: NetworkChoices) -> None:
-        """Refuse expansions that are absent, widths that cannot change, and widths without scaling vectors."""
+        """Refuse expansions and widths that the weights do not have, and widths without scaling vectors."""
         before = network.stages[0].width
         for s, (stage, most, own) in enumerate(zip(network.stages[1:-1], self.largest.stages[1:-1], self.stages), 1):
             path, blocks = f'stages[{s}]', cast('Any', own).blocks
@@ -158,13 +158,13 @@ class NASViT(ElasticBackbone):
                 raise ArchError(f'{path}.width is {stage.width}; the weights of this stage do not change a width')
             before = stage.width
             if isinstance(stage, TransformerChoices) and stage.depth > 1:
-                scale = blocks[1].scale_mlp  # all layers of a stage scale the same widths
+                scale = blocks[1].scale_mlp  # all layers of a stage have vectors for the same widths
                 SwitchableScale.check(scale, f'{path}.width', stage.width)
                 if isinstance(scale, PublishedScale):
                     scale.check_slot(path, (stage.depth, _column(network, s, network.resolution)))
 
     def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
-        """Each stage, and the hidden channels, heads and hidden units of its layers."""
+        """Yield the axis of each stage, and those of the hidden channels, heads and hidden units of its layers."""
         *stages, head = network.stages
         before = 0
         for stage, embed, blocks in zip(stages, self.embeds, self.stage_blocks()):
@@ -180,8 +180,8 @@ class NASViT(ElasticBackbone):
             yield self.mbpool.outputs, head.width
 
     def why_not_masked(self) -> str:
-        """Its convolutions, batch norms and norms over an image take no masks."""
-        return 'NASViT, with its convolutions and norms over images, cannot share a masked pass among architectures'
+        """Return the reason: convolutions, batch norms and norms over an image take no masks."""
+        return 'NASViT cannot run several architectures in a masked pass, because of its convolutions and image norms'
 
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
         """The layers of each stage; stem and MBPool have none."""
@@ -201,14 +201,14 @@ class NASViT(ElasticBackbone):
         return tuple(self.embeds[s].pad(outs[s], 1).contiguous() for s in self.outs)
 
     def _resize(self, x: Tensor) -> Tensor:
-        """Images at the resolution of the active architecture."""
+        """Resize images to the resolution of the active architecture."""
         side = self.active.network.resolution
         if x.shape[2:] == (side, side):
             return x
         return F.interpolate(x, (side, side), mode='bicubic', align_corners=False)
 
     def _run_stage(self, s: int, x: Tensor, network: NetworkChoices, common: WindowTables) -> Tensor:
-        """A map through the layers of a stage between stem and head."""
+        """Run a map through the layers of a stage between stem and head."""
         first, *others = self.stage_blocks()[s]
         choices = network.stages[s]
         x = self.active.pass_block(first, s, 0, x, choices)
@@ -224,10 +224,10 @@ class NASViT(ElasticBackbone):
         return as_map(tokens, size)
 
     def fit_positions(self, weights: dict[str, Any], prefix: str = '', img_size: Size | None = None) -> None:
-        """Bring relative positions of other resolutions or windows to those of this network, in place.
+        """Convert relative positions of other resolutions or windows to those of this network, in place.
 
-        Of larger tables the centre is kept, which is for the same distances; smaller ones are interpolated, from what
-        the largest resolution of this network uses.
+        Larger tables are cut to their centre, which holds the same distances. Smaller ones are interpolated, from the
+        part that the largest resolution of this network uses.
         """
         for name, table in self.named_parameters():
             stored = weights.get(prefix + name) if name.endswith('attn.table') else None
@@ -242,11 +242,11 @@ class NASViT(ElasticBackbone):
 
     @classmethod
     def priced_size(cls, arch: ArchRef, input_size: Any, out_indices: Sequence[int] | None = None) -> Size:
-        """A classifier, without ``out_indices``, resizes images to the resolution of the architecture."""
+        """Return the size to price: a classifier, without ``out_indices``, resizes images to its own resolution."""
         size = super().priced_size(arch, input_size)
         return size if out_indices is not None else (int(zoo.load_arch(arch).choices['resolution']),) * 2
 
 
 def _column(network: NetworkChoices, s: int, side: int) -> int:
-    """The number of tokens of a stage for images of a side, modulo 8."""
+    """Return the number of tokens of a stage, modulo 8, for images of a given side."""
     return math.prod(network.maps((side, side))[s]) % COLUMNS

@@ -35,21 +35,21 @@ from .arch import (
 )
 
 COLUMNS = 8
-"""Scaling vectors that the published code keeps for a depth; it takes the one at the number of tokens modulo 8."""
+"""Number of scaling vectors per depth in the published code; the number of tokens modulo 8 selects one."""
 
 _VALUE_DIM = VALUE_RATIO * HEAD_DIM
 _PARTS = (HEAD_DIM, HEAD_DIM, _VALUE_DIM)
 
 ScaleSlot = tuple[int, int]
-"""(depth of the stage, tokens modulo 8): which scaling vector the published code takes."""
+"""(depth of the stage, tokens modulo 8): key of a published scaling vector."""
 
 
 class SqueezeExcite(nn.Module):
-    """Channels weighed by a gate that sees their means; ReLU inside, a hard sigmoid outside.
+    """Weigh channels by a gate that sees their means; ReLU inside, a hard sigmoid outside.
 
     Args:
         hidden: Axis of the channels.
-        squeezed: Axis of the fewer channels within.
+        squeezed: Axis of the fewer channels inside.
     """
 
     def __init__(self, hidden: Axis, squeezed: Axis) -> None:
@@ -65,14 +65,14 @@ class SqueezeExcite(nn.Module):
 class MBConv(nn.Module):
     """1 × 1 expansion, depth-wise convolution, 1 × 1 projection, each with a batch norm, and always a residual.
 
-    Where the size is halved, the residual is the mean over 2 × 2 pixels; at an odd side a row of zeros is added at
-    both ends and counts. Where the width changes, it passes a 1 × 1 convolution.
+    If the size is halved, the residual is the mean over 2 × 2 pixels; an odd side gets a row of zeros at both ends, and
+    these count. If the width changes, the residual passes a 1 × 1 convolution.
 
     Args:
         inputs: Axis of the input channels.
         outputs: Axis of the output channels.
         choices: The largest choices of the stage.
-        stride: Of the depth-wise convolution, 1 or 2.
+        stride: Stride of the depth-wise convolution, 1 or 2.
         resized: Whether the width may change.
         drop_path: Chance that a sample skips the block.
     """
@@ -82,7 +82,7 @@ class MBConv(nn.Module):
     ) -> None:
         super().__init__()
         self.stride, self.resized = stride, resized
-        # Without an expansion the hidden channels are those that come in.
+        # Without expansion, the hidden channels are the input channels.
         self.hidden = Axis(hidden_width(inputs.most, choices.expand_ratio)) if choices.expand_ratio != 1 else inputs
         if choices.expand_ratio != 1:
             self.expand = ElasticConv2d(inputs, self.hidden, 1, bias=False)
@@ -97,7 +97,7 @@ class MBConv(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def widths(self, channels: int, choices: ConvChoices) -> Iterator[tuple[Axis, int]]:
-        """How wide the hidden channels are, given those that come in."""
+        """Yield the axis of the hidden channels and its width, given the input channels."""
         hidden = hidden_width(channels, choices.expand_ratio)
         if choices.expand_ratio != 1:
             yield self.hidden, hidden
@@ -115,10 +115,10 @@ class MBConv(nn.Module):
 
 
 class PublishedScale(nn.Module):
-    """Scaling as in the published code: one vector for each depth of the stage and number of tokens modulo 8.
+    """Scaling as in the published code: one vector per depth of the stage and number of tokens modulo 8.
 
-    A branch is multiplied by the first entries, and by 8 / width. The number of tokens is that at the architecture's
-    resolution, whatever the image.
+    A branch is multiplied by the first entries of the vector, and by 8 / width. The number of tokens is that at the
+    architecture's resolution, whatever the size of the image.
 
     Args:
         slots: The slot of each vector.
@@ -131,15 +131,15 @@ class PublishedScale(nn.Module):
         self.vectors = nn.ParameterDict([(name, nn.Parameter(torch.full((width,), INIT))) for name in names])
 
     def check_slot(self, path: str, slot: ScaleSlot) -> None:
-        """Check that a slot has a vector.
+        """Check that there is a vector for a slot.
 
         Raises:
-            ArchError: It has none.
+            ArchError: There is none.
         """
         if _slot_name(*slot) not in self.vectors:
             raise ArchError(
-                f'{path}.blocks has {slot[0]} entries on maps of {slot[1]} tokens modulo {COLUMNS}; scaling vectors '
-                f'are there for {", ".join(self.vectors)}'
+                f'{path}.blocks has {slot[0]} entries on maps of {slot[1]} tokens modulo {COLUMNS}; there are '
+                f'scaling vectors for {", ".join(self.vectors)}'
             )
 
     def forward(self, x: Tensor, slot: ScaleSlot) -> Tensor:
@@ -160,10 +160,10 @@ class NASViTAttention(nn.Module):
     Args:
         width: Axis of the tokens.
         heads: Axis of the heads.
-        reach: For how many rows and columns relative positions are stored.
+        reach: Number of rows and columns for which relative positions are stored.
         shifted: Whether windows are shifted by half their side.
-        window_size: Side of windows instead of those that an architecture has.
-        official: Whether shifted windows attend to what the shift puts beside them, as in the published code.
+        window_size: Side of windows; None for those of an architecture.
+        official: Whether tokens of shifted windows attend to unrelated neighbours, as in the published code.
     """
 
     def __init__(
@@ -184,9 +184,9 @@ class NASViTAttention(nn.Module):
         Args:
             x: The tokens.
             size: (h, w).
-            reach: For how many rows and columns relative positions are active.
-            num_windows: Into how many windows an architecture cuts the map.
-            common: What the layers of a pass have in common.
+            reach: Number of rows and columns for which relative positions are active.
+            num_windows: Number of windows of the map in an architecture.
+            common: Lookups that the layers of a pass share.
         """
         heads = x.shape[-1] // HEAD_DIM
         maps = self.qkv(x).unflatten(1, size).unflatten(3, (heads, sum(_PARTS)))
@@ -196,7 +196,7 @@ class NASViTAttention(nn.Module):
             out = self._attend(qk, self._convolve(v), None, reach, common).transpose(1, 2).flatten(2)
             return self.proj(F.silu(out))
         windows = Windows.of(*size, side, self.shifted)
-        if self.official:  # windows end the convolution, too
+        if self.official:  # the convolution stops at window borders, too
             qk, v = _cut(windows, qk), self._convolve(_cut(windows, v))
         else:
             qk, v = _cut(windows, qk), _cut(windows, self._convolve(v))
@@ -208,14 +208,14 @@ class NASViTAttention(nn.Module):
         return self.value_conv(v.flatten(3).permute(0, 3, 1, 2)).permute(0, 2, 3, 1).unflatten(3, (-1, _VALUE_DIM))
 
     def _mask(self, windows: Windows, common: WindowTables, dtype: torch.dtype) -> Tensor | None:
-        """What is added to the scores of windows, (windows, 1, n, n); a shift alone is not masked officially."""
+        """Return the mask to add to scores, (windows, 1, n, n); the published code does not mask a shift alone."""
         rows, columns = (count * windows.size for count in windows.grid)
         if self.official and (rows, columns) == (windows.height, windows.width):
             return None
         return common.mask(windows, dtype)
 
     def _attend(self, qk: Tensor, v: Tensor, mask: Tensor | None, reach: int, common: WindowTables) -> Tensor:
-        """Queries, keys and values of maps, (b, h, w, heads, …) → (b, heads, h·w, values of a head)."""
+        """Attend in maps: queries, keys and values (b, h, w, heads, …) → (b, heads, h·w, values of a head)."""
         height, width = v.shape[1:3]
         q, k, v = (part.flatten(1, 2).transpose(1, 2) for part in (*qk.split(HEAD_DIM, -1), v))
         scores = (q * HEAD_DIM**-0.5) @ k.mT + self.bias(height, width, q.shape[1], reach, common)
@@ -223,25 +223,25 @@ class NASViTAttention(nn.Module):
         if mask is not None:
             scores = (scores.unflatten(0, (-1, len(mask))) + mask).flatten(0, 1)
         weights = _mix(self.mix_weights, scores.softmax(-1))
-        if mask is not None:  # the mixing gives weights to what has none
+        if mask is not None:  # mixing heads gives weight to masked tokens
             weights = (weights.unflatten(0, (-1, len(mask))) * (mask == 0)).flatten(0, 1)
         return weights @ v
 
     def bias(self, height: int, width: int, heads: int, reach: int, common: WindowTables) -> Tensor:
-        """The bias (heads, tokens, tokens) of relative positions on a map."""
+        """Return the bias (heads, tokens, tokens) of relative positions on a map."""
         table = prefix(self.table, heads, 2 * reach - 1, 2 * reach - 1).flatten(1)
         return table.index_select(1, common.entries(height, width, reach)).unflatten(1, (height * width, -1))
 
 
 def _cut(windows: Windows, maps: Tensor) -> Tensor:
-    """Maps (B, h, w, heads, d) → those of windows, (B · windows, side, side, heads, d)."""
+    """Cut maps (B, h, w, heads, d) into windows (B · windows, side, side, heads, d)."""
     entered = windows.enter(maps.flatten(3))
     parts = windows.split(entered[..., None, None, :])[0, :, :, 0]  # (B, windows, tokens, heads · d)
     return parts.flatten(0, 1).unflatten(1, (windows.size, windows.size)).unflatten(3, maps.shape[3:])
 
 
 def _mix(layer: ElasticLinear, scores: Tensor) -> Tensor:
-    """A linear layer over the heads of (b, heads, n, n)."""
+    """Apply a linear layer over the heads of (b, heads, n, n)."""
     heads = scores.shape[1]
     mixed = layer.cut(heads) @ scores.flatten(2) + prefix(layer.bias, heads)[:, None]
     return mixed.unflatten(2, scores.shape[2:])
@@ -266,16 +266,16 @@ class MLP(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    """Attention and two MLPs, each behind a norm of its own and with a scaled residual; both MLPs share a scaling.
+    """Attention and two MLPs, each behind its own norm and with a scaled residual; both MLPs share a scaling.
 
     Args:
         width: Axis of the tokens.
         choices: The largest choices of the stage.
-        reach: For how many rows and columns relative positions are stored.
-        scales: What scales the two kinds of branches; an identity where nothing does.
+        reach: Number of rows and columns for which relative positions are stored.
+        scales: Scaling of the two kinds of branches; identities for none.
         shifted: Whether windows are shifted.
-        window_size: Side of windows instead of those that an architecture has.
-        official: As in the published code.
+        window_size: Side of windows; None for those of an architecture.
+        official: Whether to work as the published code does.
         drop_path: Chance that a sample skips a branch.
     """
 
@@ -304,7 +304,7 @@ class TransformerLayer(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def widths(self, choices: TransformerChoices) -> Iterator[tuple[Axis, int]]:
-        """How many heads and hidden units there are."""
+        """Yield the axes of heads and hidden units, and their widths."""
         yield self.heads, choices.width // HEAD_DIM
         for hidden in self.hidden:
             yield hidden, choices.mlp_ratio * choices.width
@@ -312,7 +312,7 @@ class TransformerLayer(nn.Module):
     def forward(
         self, x: Tensor, size: Size, choices: TransformerChoices, reach: int, slot: ScaleSlot, common: WindowTables
     ) -> Tensor:
-        """(B, h·w, C) → (B, h·w, C); arguments as those of the attention, and the slot of published scaling vectors."""
+        """(B, h·w, C) → (B, h·w, C); arguments as of the attention, and the slot of the published scaling vectors."""
         which = (slot,) if isinstance(self.scale_attn, PublishedScale) else ()
         out = self.attn(self.norm1(x), size, reach, choices.num_windows, common)
         x = x + self.drop_path(self.scale_attn(out, *which))
@@ -325,7 +325,7 @@ class MBPool(nn.Module):
 
     Args:
         inputs: Axis of the last stage.
-        hidden: Axis of the map whose mean is taken.
+        hidden: Axis of the map that is averaged.
         outputs: Axis of the output.
     """
 

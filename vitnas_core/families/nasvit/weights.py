@@ -1,8 +1,8 @@
-"""Weights of NASViT's supernets in the published layout: to ours and back.
+"""Conversion of NASViT's supernets between the published layout and ours.
 
-The published network stores tensors that it never reads, for which ours has no place: copies of batch-norm statistics,
-scaling vectors of depths and sizes that the space lacks, positions of maps larger than its own, and convolutions of
-residuals that keep their width. On the way back, these get their initial values.
+The published network stores tensors that it never reads and that ours lacks: copies of batch-norm statistics, scaling
+vectors of depths and sizes outside the space, positions of maps larger than its own, and convolutions of residuals
+that keep their width. On the way back, these get their initial values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .backbone import NASViT
 from .layers import COLUMNS, MBConv
 
 WINDOW = 18
-"""Rows and columns of the map that every published table of positions is for."""
+"""Rows and columns of the map of every published table of positions."""
 DEPTHS = 10
 """Rows of a published table of scaling vectors, one per depth of the stage."""
 INITIAL_SCALE = 1e-4
@@ -63,7 +63,7 @@ def to_vitnas(state: Mapping[str, Tensor], space: SearchSpace) -> dict[str, Tens
     """Convert a supernet of the published layout to ours, for a backbone with ``official=True``.
 
     Args:
-        state: The published supernet; a prefix ``module.`` of its names is ignored.
+        state: The published supernet; a prefix ``module.`` of the names is ignored.
         space: Its search space.
 
     Raises:
@@ -73,7 +73,7 @@ def to_vitnas(state: Mapping[str, Tensor], space: SearchSpace) -> dict[str, Tens
     backbone, converted = _empty(space), dict[str, Tensor]()
     wanted = {name: tensor.shape for name, tensor in backbone.state_dict().items()}
     for ours, theirs in plain_names(backbone):
-        counter = theirs.endswith('num_batches_tracked')  # nobody reads it
+        counter = theirs.endswith('num_batches_tracked')  # never read
         converted[ours] = torch.tensor(0) if counter else _take(stored, theirs)
     for prefix, official in layers(backbone):
         converted |= _layer_to_vitnas(stored, prefix, official, wanted)
@@ -88,7 +88,7 @@ def to_vitnas(state: Mapping[str, Tensor], space: SearchSpace) -> dict[str, Tens
 def _layer_to_vitnas(
     stored: Mapping[str, Tensor], prefix: str, official: str, wanted: Mapping[str, torch.Size]
 ) -> dict[str, Tensor]:
-    """What is more than renamed in a transformer layer: qkv, table of positions, scaling vectors."""
+    """Convert what is not just renamed in a transformer layer: qkv, table of positions, scaling vectors."""
     converted = {}
     for name in ('weight', 'bias'):
         parts = [_take(stored, f'{official}attn.{part}.linear.{name}') for part in 'qkv']
@@ -149,7 +149,7 @@ def _layer_to_official(ours: Mapping[str, Tensor], prefix: str, theirs: str) -> 
 
 
 def plain_names(backbone: NASViT) -> Iterator[tuple[str, str]]:
-    """(our name, official name) of every tensor that is only renamed."""
+    """Yield (our name, official name) of every tensor that is only renamed."""
     yield 'stem.weight', 'first_conv.conv.conv.weight'
     yield from ((f'stem_bn.{name}', f'first_conv.bn.bn.{name}') for name in _NORM)
     for ours, official, block in _blocks(backbone):
@@ -170,12 +170,12 @@ def plain_names(backbone: NASViT) -> Iterator[tuple[str, str]]:
 
 
 def layers(backbone: NASViT) -> Iterator[tuple[str, str]]:
-    """(our prefix, official prefix) of every transformer layer, with the last dot."""
+    """Yield (our prefix, official prefix) of every transformer layer, with the last dot."""
     return ((ours, official) for ours, official, block in _blocks(backbone) if not isinstance(block, MBConv))
 
 
 def unread_names(backbone: NASViT) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Official names and shapes of the stored tensors that the published network never reads."""
+    """Yield official names and shapes of the stored tensors that the published network never reads."""
     for ours, official in plain_names(backbone):
         if official.endswith('.bn.bn.weight'):
             shape = tuple(backbone.get_parameter(ours).shape)
@@ -196,7 +196,7 @@ def check(state: Mapping[str, Tensor], space: SearchSpace) -> None:
     Raises:
         CheckpointError: A tensor is missing, unexpected, or has another shape.
     """
-    # The published layout always has a head; ImageNet's stands for one that is missing.
+    # The published layout always has a head; a missing one is checked as ImageNet's.
     default = {'head.fc.bias': torch.empty(1000, device='meta')}
     wanted = classifier_shapes({**default, **state}, _empty(space))
     check_shapes(state, wanted, f'a supernet of {space.name or space.family} with official=True')
@@ -208,7 +208,7 @@ def _empty(space: SearchSpace) -> NASViT:
 
 
 def _blocks(backbone: NASViT) -> Iterator[tuple[str, str, torch.nn.Module]]:
-    """(our prefix, official prefix, module) of every block; the official ones are numbered through all stages."""
+    """Yield (our prefix, official prefix, module) of every block; official numbers run through all stages."""
     number = 0
     for s, stage in enumerate(backbone.stage_blocks()[1:-1]):
         for b, block in enumerate(stage):
@@ -236,7 +236,7 @@ def _refuse_others(state: Mapping[str, Tensor], backbone: NASViT) -> None:
 
 
 def _interleave(parts: list[Tensor]) -> Tensor:
-    """Queries, keys and values → one tensor, sorted by head."""
+    """Join queries, keys and values to one tensor, sorted by head."""
     dims = (HEAD_DIM, HEAD_DIM, VALUE_RATIO * HEAD_DIM)
     try:
         return torch.cat([part.unflatten(0, (-1, dim)) for part, dim in zip(parts, dims)], 1).flatten(0, 1)
@@ -252,7 +252,7 @@ def _separate(tensor: Tensor) -> list[Tensor]:
 
 
 def _cut_table(table: Tensor, side: int) -> Tensor:
-    """A published table, (35 · 35, heads) → ours, (heads, side, side), with the nearest offsets first."""
+    """Cut a published table (35 · 35, heads) to ours (heads, side, side), with the nearest offsets first."""
     whole = 2 * WINDOW - 1
     if table.ndim != 2 or len(table) != whole**2:
         raise CheckpointError(
@@ -271,7 +271,7 @@ def _fill_table(table: Tensor) -> Tensor:
 
 
 def _position_index() -> Tensor:
-    """Row of a published table for each query and key of the largest map."""
+    """Return the row of a published table for each query and key of the largest map."""
     rows, columns = (grid.flatten() for grid in torch.meshgrid(*(torch.arange(WINDOW),) * 2, indexing='ij'))
     offsets = [axis[:, None] - axis[None] + WINDOW - 1 for axis in (rows, columns)]
     return offsets[0] * (2 * WINDOW - 1) + offsets[1]

@@ -1,4 +1,4 @@
-"""S3's choices, and what its networks cost."""
+"""S3's choices and the cost of its networks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ...spaces.records import NetworkRecord, Record, StageRecord, parts, ratio, 
 from ...spaces.schema import Schema
 
 HEAD_DIM = 32
-"""Size of a head, whatever their number: q, k and v may be wider or narrower than the tokens."""
+"""Size of every head. So q, k and v may be wider or narrower than the tokens."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlockChoices(Record):
-    """A block; the weights of its windows are tables of biases, which depend on the settings."""
+    """Choices of a block; its windows need bias tables, which depend on the settings."""
 
     num_heads: int = whole()
     mlp_ratio: float = ratio('embed_dim')
@@ -37,7 +37,7 @@ class BlockChoices(Record):
 
 @dataclass(frozen=True, eq=False)
 class StageChoices(StageRecord):
-    """A stage."""
+    """Choices of a stage."""
 
     embed_dim: int = whole()
     blocks: tuple[BlockChoices, ...] = parts()
@@ -45,7 +45,7 @@ class StageChoices(StageRecord):
 
 @dataclass(frozen=True, eq=False)
 class NetworkChoices(NetworkRecord):
-    """A network."""
+    """Choices of a network."""
 
     stages: tuple[StageChoices, ...] = parts()
 
@@ -63,9 +63,9 @@ def cost(
     out_indices: Sequence[int],
     scaling: bool,
 ) -> Count:
-    """The convention that fits the paper's figures best: convolutions, linear layers, the two products of attention.
+    """Count by the convention that fits the paper's figures best: convolutions, linear layers, products of attention.
 
-    Tokens that pad a map to whole windows count where they are computed.
+    Tokens that pad a map to whole windows count if they are computed.
     """
     stages = network.stages
     maps, stored = (stage_maps(side, patch_size, len(stages)) for side in (size, img_size))
@@ -84,7 +84,7 @@ def cost(
 
 @per_block
 def block_costs(block: BlockChoices, width: int, size: tuple[int, int], side: int, scaling: bool) -> Count:
-    """The cost of a block on a map of a size; ``side`` is that of the map for which its table is stored."""
+    """Count a block on a map; ``side`` is the side of the map for which its table is stored."""
     stored = min(block.window_size, side)
     window, tokens = min(stored, *size), size[0] * size[1]
     padded = padded_tokens(size, window)

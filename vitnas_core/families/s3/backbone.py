@@ -20,38 +20,39 @@ from .arch import SCHEMA, NetworkChoices, cost, units
 from .layers import PatchEmbedding, PatchMerging, S3Block, S3Stage
 
 BIASES = ('shared', 'per-window')
-"""What ``bias`` of an S3 may be."""
+"""Valid values of ``bias``."""
 
 
 @MODELS.register_module()
 class S3(StagedBackbone):
     """S3 (AutoFormerV2), elastic (``space=``) or fixed (``arch=``).
 
-    Any image size: sides are padded to the patch size with zeros, maps to whole windows with tokens that nothing
-    attends to, and to even sides before they are merged. A window that is larger than its map is clamped to it.
+    Images of any size work: sides are padded to the patch size with zeros, and maps to whole windows with tokens that
+    no token attends to. Before merging, maps are padded to even sides. A window larger than its map is clamped to it.
 
     Args:
         arch: A fixed architecture: a zoo name (``'s3-t'``), a file, or the data.
-        space: A search space, likewise. Exactly one of the two is given.
-        img_size: Image side for which bias tables are stored: a window that is larger than its map there is clamped
-            for good, as in the published networks. Defaults to 224.
+        space: A search space, likewise. Give exactly one of the two.
+        img_size: Image side of the stored bias tables. A window that is larger than its map at this size is clamped for
+            good, as in the published networks. Defaults to 224.
         patch_size: Side of a patch. Defaults to 4.
-        bias: ``'shared'``: the bias table of a block's largest window serves its smaller ones by its centre; or
-            ``'per-window'``: one table per window size. The paper does not say; shared is the entanglement of weights
-            that it takes over from AutoFormer, and lets every step train what all windows use. Defaults to
+        bias: ``'shared'``: the bias table of a block's largest window serves smaller windows by its centre. Or
+            ``'per-window'``: one table per window size. The paper does not say. Shared tables follow its weight
+            entanglement, taken from AutoFormer, and every step trains the entries that all windows use. Defaults to
             ``'shared'``.
-        out_indices: After which stages features are returned, each behind a norm of its own; negative ones count
-            from the last. Stages behind the last of them do not run. Defaults to (-1,).
-        scaling: Whether branches are scaled by vectors that architectures of other widths do not share (NASViT,
-            Sec. 3). Defaults to False.
-        sharing: Which channels, heads and hidden units narrower architectures use: ``'ordinal'``, the first ones;
-            ``'bilateral'``, from both ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'ordinal'``.
+        out_indices: Indices of the output stages, each with its own norm; negative ones count from the last. Stages
+            behind the last output do not run. Defaults to (-1,).
+        scaling: Whether each width scales branches by its own vectors, not shared with other widths (NASViT, Sec. 3).
+            Defaults to False.
+        sharing: Sharing pattern of channels, heads and hidden units in narrower architectures: ``'ordinal'``, the first
+            ones; ``'bilateral'``, from both ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to
+            ``'ordinal'``.
         attn_drop_rate: Dropout of attention weights. Defaults to 0.
-        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
-        init_cfg: As everywhere in mm. Defaults to None.
+        drop_path_rate: Stochastic depth of the last block; rises linearly from 0 at the first. Defaults to 0.
+        init_cfg: mmengine's initialization config. Defaults to None.
 
     Raises:
-        VitnasError: An argument is none of the above, or the space is not S3's.
+        VitnasError: An argument is invalid, or the space is not S3's.
     """
 
     schema = SCHEMA
@@ -82,7 +83,7 @@ class S3(StagedBackbone):
         self.set_arch(self.space.largest())
 
     def _build_stage(self, s: int) -> S3Stage:
-        """The modules of a stage."""
+        """Build the modules of a stage."""
         embed, stage, settings = self.embeds[s], self.space.stages[s], self.settings
         widths = stage.choices.values_of('embed_dim')
         side = min(stage_maps(settings['img_size'], settings['patch_size'], len(self.embeds))[s])
@@ -106,12 +107,12 @@ class S3(StagedBackbone):
         return S3Stage(PatchMerging(self.embeds[s - 1], embed) if s else None, blocks)
 
     def _table_sizes(self, choices: ChoiceSpace, side: int) -> list[int]:
-        """Window sizes of a block that need a table, clamped to the side of its map."""
+        """Return the window sizes of a block that need a table, clamped to the side of its map."""
         sizes = {min(int(size), side) for size in choices.values_of('window_size')}
         return [max(sizes)] if self.settings['bias'] == 'shared' else sorted(sizes)
 
     def _init_parameters(self) -> None:
-        """As published: truncated normal for linear layers and tables; torch's default for the convolution."""
+        """Initialise as published: linear layers and tables truncated normal, the convolution as torch does."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -133,7 +134,7 @@ class S3(StagedBackbone):
                     )
 
     def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
-        """The tokens of each stage, and heads and hidden units of each block."""
+        """Yield the axis of each stage's tokens, and those of heads and hidden units of each block."""
         for stage, embed, ours in zip(network.stages, self.embeds, self._stages):
             yield embed, stage.embed_dim
             for choices, block in zip(stage.blocks, ours.items):
@@ -141,10 +142,10 @@ class S3(StagedBackbone):
                 yield block.hidden, units(stage.embed_dim, choices.mlp_ratio)
 
     def why_not_masked(self) -> str:
-        """Scaling vectors, of which each width has its own, and channels that are not the first ones."""
+        """Return the reason: scaling vectors, private to each width, or channels that are not the first ones."""
         for name, value in dict(scaling=False, sharing='ordinal').items():
             if self.settings[name] != value:
-                return f'S3 cannot share a masked pass among architectures with {name}={self.settings[name]!r}'
+                return f'S3 cannot run several architectures in a masked pass with {name}={self.settings[name]!r}'
         return ''
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:

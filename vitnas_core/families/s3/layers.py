@@ -1,4 +1,4 @@
-"""What S3's stages are made of."""
+"""Layers and stages of S3."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from .arch import HEAD_DIM
 class WindowAttention(nn.Module):
     """Multi-head self-attention inside windows, with a bias for relative positions.
 
-    Rows of ``qkv`` keep q, k and v of a head together, heads one after another, so that any number of heads is a
-    prefix; so are the offsets of a smaller window in the bias table.
+    Rows of ``qkv`` keep q, k and v of a head together, heads one after another. So any number of heads is a prefix. The
+    offsets of a smaller window are a prefix of the bias table, too.
 
     Args:
         embed: Axis of the tokens.
         heads: Axis of the heads.
-        sizes: Window sizes that have a table.
-        side: Side of the map that windows are clamped to for good.
-        shifted: Whether windows are shifted by half their size where the map is larger than they are.
-        shared: One bias table for all window sizes, or one each.
+        sizes: Window sizes with a bias table.
+        side: Side of the map to which windows are clamped for good.
+        shifted: Whether windows are shifted by half their size if the map is larger than they are.
+        shared: Whether all window sizes share one bias table; otherwise each has its own.
         drop: Dropout of the attention weights.
     """
 
@@ -51,11 +51,11 @@ class WindowAttention(nn.Module):
         self.proj = ElasticLinear(heads.times(HEAD_DIM), embed)
 
     def serves(self, size: int) -> bool:
-        """Whether there is a table for a window size."""
+        """Return whether there is a table for a window size."""
         return self.bias.serves(min(size, self.side))
 
     def forward(self, x: Tensor, size: int | Sequence[int], common: WindowTables) -> Tensor:
-        """(B, H, W, E) → (B, H, W, E), in windows of a size, or of one size per sample."""
+        """(B, H, W, E) → (B, H, W, E), in windows of one size, or of one size per sample."""
         if isinstance(size, int):
             return self.proj(self._attend(x, size, common))
         groups: dict[int, list[int]] = {}
@@ -66,7 +66,7 @@ class WindowAttention(nn.Module):
         return self.proj(torch.cat(found)[torch.cat(indices).argsort()])
 
     def _attend(self, x: Tensor, size: int, common: WindowTables) -> Tensor:
-        """(B, H, W, E) → what the heads gather, (B, H, W, heads · 32)."""
+        """Run attention on (B, H, W, E); return the output of the heads, (B, H, W, heads · 32)."""
         size = min(size, self.side)
         windows = Windows.of(x.shape[1], x.shape[2], size, self.shifted)
         qkv = self.qkv(windows.enter(x))
@@ -74,8 +74,8 @@ class WindowAttention(nn.Module):
         qkv = windows.split(qkv.unflatten(-1, (heads, 3, HEAD_DIM)))  # (3, B, windows, heads, tokens, 32)
         bias = self.bias(size, windows, heads, common)
         mask = common.mask(windows, bias.dtype)
-        # Dimensions are folded so that the bias broadcasts: (B · windows, heads, …), or (B, windows · heads, …) where
-        # it differs from window to window; it never grows with the batch.
+        # Dimensions are folded so that the bias broadcasts: (B · windows, heads, …), or (B, windows · heads, …) if it
+        # differs between windows. It never grows with the batch.
         bias = bias if mask is None else (bias + mask).flatten(0, 1)
         q, k, v = (qkv.flatten(1, 2) if mask is None else qkv.flatten(2, 3)).unbind(0)
         out = attend(q, k, v, self.drop if self.training else 0.0, HEAD_DIM**-0.5, bias)
@@ -108,13 +108,13 @@ class S3Block(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, size: int | Sequence[int], common: WindowTables) -> Tensor:
-        """(B, H, W, E) → (B, H, W, E), in windows of a size, or of one size per sample."""
+        """(B, H, W, E) → (B, H, W, E), in windows of one size, or of one size per sample."""
         x = x + self.drop_path(self.scale_attn(self.attn(self.norm1(x), size, common)))
         return x + self.drop_path(self.scale_mlp(self.fc2(F.gelu(self.fc1(self.norm2(x))))))
 
 
 class PatchEmbedding(nn.Module):
-    """Patches to tokens: a convolution without overlap, and a norm.
+    """Turn patches into tokens: a convolution without overlap, and a norm.
 
     Args:
         embed: Axis of the tokens.
@@ -132,9 +132,9 @@ class PatchEmbedding(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Each 2 × 2 cell to one token: a norm over its four tokens together, and a linear layer.
+    """Turn each 2 × 2 cell into one token: a norm over its four tokens together, and a linear layer.
 
-    The four values of a channel stand together (row by row), so that the first channels of all four tokens are the
+    The four values of a channel are stored together (row by row). So the first channels of all four tokens are the
     first inputs. The published layout has four groups of all channels, column by column.
 
     Args:
@@ -153,15 +153,15 @@ class PatchMerging(nn.Module):
         if x.shape[1] % 2 or x.shape[2] % 2:
             x = F.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
         cells = x.unflatten(2, (-1, 2)).unflatten(1, (-1, 2)).permute(0, 1, 3, 2, 4, 5).flatten(3, 4)
-        # Two copies, tokens to cells and cells to channels, take less than half as long as one that does both.
+        # Two copies, tokens to cells and cells to channels, take less than half the time of one that does both.
         return self.reduction(self.norm(cells.transpose(3, 4).flatten(3)))
 
 
 class S3Stage(nn.Module):
-    """The blocks of one width, and the merging that leads to it.
+    """The blocks of one width, and the merging before them.
 
     Args:
-        merging: What comes before the blocks; the first stage has none.
+        merging: The merging before the blocks; the first stage has none.
         blocks: The blocks.
     """
 

@@ -1,4 +1,4 @@
-"""S3's weights (AutoFormerV2) in the published layout and in timm's: to ours and back, without losing a bit."""
+"""Conversion of S3's weights (AutoFormerV2) between the published layout, timm's and ours, bit for bit."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ...spaces import Arch
 from .arch import HEAD_DIM, SCHEMA
 from .backbone import S3
 
-# Official name → ours. Inside a block, `layers.{s}.blocks.{b}.` precedes theirs. A merging is part of the stage before
-# it there, `layers.{s}.downsample.`, and of the stage behind it here.
+# Official name → ours. Inside a block, `layers.{s}.blocks.{b}.` precedes theirs. There, a merging belongs to the stage
+# before it, `layers.{s}.downsample.`; here, to the stage behind it.
 _OUTSIDE = {
     'patch_embed.proj.weight': 'backbone.patch_embed.proj.weight',
     'patch_embed.proj.bias': 'backbone.patch_embed.proj.bias',
@@ -48,7 +48,7 @@ _BUFFER = re.compile(r'layers\.\d+\.blocks\.\d+\.(attn\.relative_position_index|
 
 
 def our_name(name: str, stages: int) -> str | None:
-    """Our name of an official tensor in a network of so many stages, or None if there is none."""
+    """Return our name of an official tensor in a network with a number of stages, or None if there is none."""
     if match := re.fullmatch(r'layers\.(\d+)\.blocks\.(\d+)\.(.+)', name):
         stage, block, rest = match.groups()
         return f'backbone.stages.{stage}.blocks.{block}.{_BLOCK[rest]}' if rest in _BLOCK else None
@@ -60,7 +60,7 @@ def our_name(name: str, stages: int) -> str | None:
 
 
 def official_name(name: str, stages: int) -> str | None:
-    """Official name of one of our tensors in a network of so many stages, or None if there is none."""
+    """Return the official name of one of our tensors, given the number of stages, or None if there is none."""
     if match := re.fullmatch(r'backbone\.stages\.(\d+)\.blocks\.(\d+)\.(.+)', name):
         rest = {ours: theirs for theirs, ours in _BLOCK.items()}.get(match[3])
         return rest and f'layers.{match[1]}.blocks.{match[2]}.{rest}'
@@ -72,7 +72,7 @@ def official_name(name: str, stages: int) -> str | None:
 
 
 def timm_name(name: str) -> str:
-    """timm's name of an official tensor; as in ours, a merging belongs to the stage behind it."""
+    """Return timm's name of an official tensor; as in ours, a merging belongs to the stage behind it."""
     name = re.sub(r'^layers\.(\d+)\.downsample\.', lambda match: f'layers.{int(match[1]) + 1}.downsample.', name)
     return re.sub(r'^head\.', 'head.fc.', name)
 
@@ -84,7 +84,7 @@ def name_of_timm(name: str) -> str:
 
 
 def is_timm(state: Mapping[str, Tensor]) -> bool:
-    """Whether weights have timm's layout rather than the published one."""
+    """Return whether weights have timm's layout rather than the published one."""
     first, second = (any(name.startswith(f'layers.{s}.downsample.') for name in state) for s in (0, 1))
     return any(name.startswith('head.fc.') for name in state) or (second and not first)
 
@@ -92,8 +92,8 @@ def is_timm(state: Mapping[str, Tensor]) -> bool:
 def to_vitnas(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Convert the published layout or timm's to ours: rename and reorder parameters, drop buffers.
 
-    The names show which of the two it is. Indices and masks, the buffers, follow from the image size. A Swin of these
-    layouts is converted too: it is an S3 with other windows.
+    The names show which of the two layouts it is. Buffers, i.e. indices and masks, follow from the image size. A Swin
+    of these layouts is converted, too: it is an S3 with other windows.
 
     Args:
         state: Weights of a fixed network, with or without its head.
@@ -109,7 +109,7 @@ def to_vitnas(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         ours = our_name(name_of_timm(name) if timm else name, stages)
         if ours is None:
             layout = "timm's" if timm else 'the published'
-            raise CheckpointError(f'not an S3 checkpoint of {layout} layout: {name} is none of its tensors')
+            raise CheckpointError(f'not an S3 checkpoint of {layout} layout: {name} is not one of its tensors')
         converted[ours] = _reorder(tensor, name, ours, to_ours=True)
 
     def name_of(ours: str) -> str:
@@ -123,10 +123,10 @@ def to_vitnas(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def to_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Inverse of :func:`to_vitnas`, in the published layout.
 
-    A fixed network with ``bias='per-window'`` fits as well: it has one table per block, too.
+    A fixed network with ``bias='per-window'`` fits, too: it also has one table per block.
 
     Raises:
-        CheckpointError: The weights are no S3 of ours, or one that the published layout has no place for.
+        CheckpointError: The weights are no S3 of ours, or the published layout has no place for some of them.
     """
     stages = count_numbered(r'backbone\.stages\.(\d+)\.', state)
     ours = _one_table_per_block(state, stages)
@@ -143,7 +143,7 @@ def to_official(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _one_table_per_block(state: Mapping[str, Tensor], stages: int) -> dict[str, Tensor]:
-    """Give each block's table the name of a shared one; refuse what the published layout has no place for."""
+    """Give each block's table the name of a shared one; refuse tensors without a place in the published layout."""
     ours = {}
     for name, tensor in state.items():
         shared = re.sub(r'\.bias\.tables\.\d+$', '.bias.tables.shared', name)
@@ -153,7 +153,7 @@ def _one_table_per_block(state: Mapping[str, Tensor], stages: int) -> dict[str, 
                 f'out_indices=(-1,)'
             )
         if official_name(shared, stages) is None:
-            raise CheckpointError(f'not a vitnas S3 checkpoint: {name} is none of its tensors')
+            raise CheckpointError(f'not a vitnas S3 checkpoint: {name} is not one of its tensors')
         ours[shared] = tensor
     return ours
 
@@ -168,7 +168,7 @@ def to_timm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def find_arch(state: Mapping[str, Tensor], name_of: Callable[[str], str] = str) -> Arch:
-    """Architecture of a fixed network in our layout; its windows are those that its tables are for.
+    """Find the architecture of a fixed network in our layout; its tables give the window sizes.
 
     Args:
         state: The network.
@@ -182,9 +182,7 @@ def find_arch(state: Mapping[str, Tensor], name_of: Callable[[str], str] = str) 
         if name not in state:
             raise CheckpointError(f'not an S3 checkpoint: it lacks {name_of(name)}')
         if state[name].ndim != axes:
-            raise CheckpointError(
-                f'{name_of(name)} has shape {tuple(state[name].shape)}, which it has in no S3 checkpoint'
-            )
+            raise CheckpointError(f'{name_of(name)} has shape {tuple(state[name].shape)}, which no S3 checkpoint has')
         return tuple(state[name].shape)
 
     stages = []
@@ -201,7 +199,7 @@ def find_arch(state: Mapping[str, Tensor], name_of: Callable[[str], str] = str) 
 
 
 def find_settings(state: Mapping[str, Tensor], arch: Arch) -> dict[str, Any]:
-    """Arguments of the backbone, besides its architecture, that differ from their defaults."""
+    """Return the backbone's arguments, besides its architecture, that differ from their defaults."""
     patch_size = state['backbone.patch_embed.proj.weight'].shape[-1]
     settings = {} if patch_size == 4 else dict(patch_size=patch_size)
     windows = [max(block.window_size for block in stage.blocks) for stage in SCHEMA.read(arch).stages]
@@ -229,7 +227,7 @@ def check(state: Mapping[str, Tensor], name_of: Callable[[str], str] = str) -> A
 
 
 def find_entry(arch: Arch, patch_size: int = 4) -> zoo.ZooEntry | None:
-    """Entry of the zoo whose windows, clamped at its image size, are those of ``arch``; None if there is none."""
+    """Find the zoo entry whose windows, clamped at its image size, equal those of ``arch``; None if there is none."""
     for entry in (zoo.entry(name) for name in zoo.arch_names()):
         if entry.arch.family != S3.family:
             continue
@@ -244,7 +242,7 @@ def find_entry(arch: Arch, patch_size: int = 4) -> zoo.ZooEntry | None:
 
 
 def find_backbone(state: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Arguments of the backbone that runs a network in our layout; ``arch`` is a zoo name if there is one.
+    """Return the backbone's arguments for a network in our layout; ``arch`` is a zoo name if there is one.
 
     Raises:
         CheckpointError: As in :func:`find_arch`.
@@ -258,7 +256,7 @@ def find_backbone(state: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def _ratio(hidden: int, width: int) -> float:
-    """Shortest MLP ratio that gives a hidden width."""
+    """Return the shortest MLP ratio that gives a hidden width."""
     for digits in range(1, 16):
         exact, step = hidden / max(1, width), 10**digits
         for ratio in (round(exact, digits), math.ceil(exact * step) / step):
@@ -268,9 +266,9 @@ def _ratio(hidden: int, width: int) -> float:
 
 
 def _reorder(tensor: Tensor, name: str, ours: str, to_ours: bool) -> Tensor:
-    """Put the entries of a tensor into the order of the other layout; ``name`` is the file's name of it.
+    """Put the entries of a tensor into the order of the other layout; ``name`` is the tensor's name in the file.
 
-    - Rows of qkv: theirs go by q, k and v; ours by head.
+    - Rows of qkv: theirs are sorted by q, k and v; ours by head.
     - Inputs of a merging: theirs are four groups of channels, for (0, 0), (1, 0), (0, 1) and (1, 1); ours are four
       values per channel, row by row.
     - Tables: ours are in the order of :func:`~vitnas_core.elastic.zigzag`.
@@ -283,13 +281,13 @@ def _reorder(tensor: Tensor, name: str, ours: str, to_ours: bool) -> Tensor:
             tensor = tensor.unflatten(-1, parts).transpose(-3, -1).flatten(-3)
         elif ours.endswith('.bias.tables.shared'):
             tensor = _table_to_ours(tensor) if to_ours else _table_to_official(tensor)
-    except (RuntimeError, IndexError, TypeError, ValueError):  # what torch says of shapes
-        raise CheckpointError(f'{name} has shape {tuple(tensor.shape)}, which it has in no S3 checkpoint') from None
+    except (RuntimeError, IndexError, TypeError, ValueError):  # torch raises these for wrong shapes
+        raise CheckpointError(f'{name} has shape {tuple(tensor.shape)}, which no S3 checkpoint has') from None
     return tensor.contiguous()
 
 
 def _table_to_ours(table: Tensor) -> Tensor:
-    """((2w − 1)², heads) → (heads, 2w − 1, 2w − 1) in zigzag order."""
+    """Convert ((2w − 1)², heads) to (heads, 2w − 1, 2w − 1) in zigzag order."""
     side = math.isqrt(len(table))
     if side % 2 == 0:
         raise ValueError('a window of w has 2w − 1 offsets')

@@ -1,4 +1,4 @@
-"""ViT-Res's choices, and what its networks cost."""
+"""ViT-Res's choices and the cost of its networks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRIDE = 2 * PATCH
 
 @dataclass(frozen=True, eq=False)
 class BlockChoices(Record):
-    """A block."""
+    """Choices of a block."""
 
     num_heads: int = whole()
     hidden_dim: int = whole()
@@ -31,7 +31,7 @@ class BlockChoices(Record):
 
 @dataclass(frozen=True, eq=False)
 class StageChoices(StageRecord):
-    """A stage; absent blocks are None."""
+    """Choices of a stage; absent blocks are None."""
 
     embed_dim: int = whole()
     head_dim: int = whole('same')
@@ -40,13 +40,13 @@ class StageChoices(StageRecord):
 
 @dataclass(frozen=True, eq=False)
 class NetworkChoices(NetworkRecord):
-    """A network."""
+    """Choices of a network."""
 
     stages: tuple[StageChoices, ...] = parts()
 
 
 class _Schema(Schema):
-    """Widths do not shrink, as the reduction between two stages fills channels up with zeros."""
+    """Schema in which widths do not shrink: the reduction between two stages fills up channels with zeros."""
 
     def check(self, network: Any) -> None:
         """Refuse a stage that is narrower than the one before it."""
@@ -58,7 +58,7 @@ class _Schema(Schema):
                 )
 
     def check_space(self, space: SearchSpace) -> None:
-        """Refuse also a stage whose narrowest option is below the widest of the stage before it."""
+        """Refuse also a stage whose narrowest option is below the widest option of the stage before it."""
         super().check_space(space)
         widths = [stage.choices.values_of('embed_dim') for stage in space.stages]
         for s, (before, own) in enumerate(zip(widths, widths[1:]), 1):
@@ -80,16 +80,16 @@ def cost(
     img_size: tuple[int, int],
     out_indices: Sequence[int],
 ) -> Count:
-    """The published convention: convolutions, linear layers and the two products of attention.
+    """Count by the published convention: convolutions, linear layers and the two products of attention.
 
-    But the stem is counted at its own size, where the published estimator always takes that of 224 × 224.
+    One thing differs: the stem is counted at its own size; the published estimator always takes that of 224 × 224.
     """
     stages = network.stages
     maps, stored = (stage_maps(side, STRIDE, len(stages)) for side in (size, img_size))
     counted, before = [], 0
     for s, (stage, own, positions) in enumerate(zip(stages, maps, stored)):
         width, patches = stage.embed_dim, math.prod(own)
-        if s:  # the convolution, and the layer of the class token
+        if s:  # the convolution, and the linear layer of the class token
             entry = [norm(before), conv(before, width, 3, patches), linear(before, width)]
             entry.append(table(*positions, width))
         else:
@@ -100,7 +100,7 @@ def cost(
 
 
 def _stem(width: int, patches: int) -> list[Count]:
-    """Three convolutions with batch norms on the half-size map, and the patches."""
+    """Count three convolutions with batch norms on the half-size map, and the patches."""
     pixels = patches * PATCH * PATCH
     convs = [conv(channels, STEM, 3, pixels, bias=False) for channels in (3, STEM, STEM)]
     return [*convs, *[norm(STEM)] * 3, conv(STEM, width, PATCH, patches)]
@@ -108,7 +108,7 @@ def _stem(width: int, patches: int) -> list[Count]:
 
 @per_block
 def block_costs(block: BlockChoices, width: int, head_dim: int, tokens: int) -> Count:
-    """The cost of a block."""
+    """Count a block."""
     inner = head_dim * block.num_heads
     return add(
         norm(width),

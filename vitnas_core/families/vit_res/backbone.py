@@ -33,14 +33,13 @@ from ...registry import MODELS
 from .arch import PATCH, SCHEMA, STEM, STRIDE, NetworkChoices, cost
 
 EPS = 1e-6
-"""Of every layer norm."""
+"""Added to the variance in every layer norm."""
 
 
 class ViTResAttention(nn.Module):
-    """Multi-head self-attention; its inner width is free of that of the tokens.
+    """Multi-head self-attention; its inner width does not depend on the width of the tokens.
 
-    Rows of ``qkv`` keep q, k and v of a head together, heads one after another, so that any number of heads is a
-    prefix.
+    Rows of ``qkv`` keep q, k and v of a head together, heads one after another. So any number of heads is a prefix.
 
     Args:
         embed: Axis of the tokens.
@@ -91,7 +90,7 @@ class ViTResBlock(nn.Module):
 
 
 class Stem(nn.Module):
-    """Image to tokens: three convolutions at half the size, the first added to the third, then patches of 7 × 7.
+    """Turn an image into tokens: three convolutions at half size, the first added to the third, then 7 × 7 patches.
 
     Args:
         embed: Axis of the tokens.
@@ -105,7 +104,7 @@ class Stem(nn.Module):
         self.proj = ElasticConv2d(STEM, embed, PATCH, PATCH)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W), padded to whole patches with zeros → (B, 24, H / 2, W / 2), for ``proj``."""
+        """(B, 3, H, W), padded to whole patches with zeros → (B, 24, H / 2, W / 2), the input of ``proj``."""
         first = self.get_submodule('conv1')(pad_to(x, STRIDE))
         return first + self.get_submodule('conv3')(self.get_submodule('conv2')(first))
 
@@ -113,14 +112,14 @@ class Stem(nn.Module):
 class Reduction(nn.Module):
     """Residual spatial reduction: half the rows and columns, more channels.
 
-    The residual branch normalises all tokens and sends patches through a strided convolution, to which new positions
+    The residual branch normalises all tokens. It sends patches through a strided convolution, to which new positions
     are added, and the class token through a linear layer. The main branch averages 2 × 2 patches, keeps the class
-    token, and fills up the new channels with zeros. At an odd side the last cells average the patches that there are.
+    token, and fills up the new channels with zeros. At an odd side, the last cells average only the existing patches.
 
     Args:
         embed: Axis of the tokens.
         out: Axis of the tokens of the next stage.
-        grid: Rows and columns of the next stage for which positions are stored.
+        grid: Rows and columns of the stored positions of the next stage.
         shortcut: Whether there is a main branch.
     """
 
@@ -148,11 +147,11 @@ class Reduction(nn.Module):
 
 
 class ViTResStage(nn.Module):
-    """The blocks of one width, and the reduction that leads to it.
+    """The blocks of one width, and the reduction before them.
 
     Args:
-        reduction: What comes before the blocks; the first stage has none.
-        blocks: The blocks; an identity where one is absent for good.
+        reduction: The reduction before the blocks; the first stage has none.
+        blocks: The blocks; an identity for one that is absent for good.
     """
 
     def __init__(self, reduction: Reduction | None, blocks: Sequence[nn.Module]) -> None:
@@ -165,25 +164,25 @@ class ViTResStage(nn.Module):
 class ViTRes(StagedBackbone):
     """ViT-Res (arXiv 2109.00642), elastic (``space=``) or fixed (``arch=``).
 
-    Strides are 14, 28 and 56. Any image size: sides are padded to multiples of 14 with zeros, positions are
-    interpolated, and a reduction halves odd sides upwards.
+    Strides are 14, 28 and 56. Images of any size work: sides are padded to multiples of 14 with zeros, positions are
+    interpolated, and a reduction rounds half of an odd side up.
 
     Args:
         arch: A fixed architecture: a zoo name (``'vit-resnas-tiny'``), a file, or the data.
-        space: A search space, likewise. Exactly one of the two is given.
-        img_size: Image side for which positions are stored. Defaults to 224.
-        out_indices: After which stages features are returned, each behind a norm of its own; negative ones count
-            from the last. Stages behind the last of them do not run. Defaults to (-1,).
-        out_type: ``'featmap'`` (B, C, H, W), ``'avg_featmap'`` (the mean over patches) or ``'cls_token'`` (B, C), or
-            ``'raw'`` (B, 1 + H·W, C). Defaults to ``'featmap'``.
-        shortcut: Whether reductions have a main branch; without it they are the plain ones that the paper compares
-            with. Defaults to True.
+        space: A search space, likewise. Give exactly one of the two.
+        img_size: Image side of the stored positions. Defaults to 224.
+        out_indices: Indices of the output stages, each with its own norm; negative ones count from the last. Stages
+            behind the last output do not run. Defaults to (-1,).
+        out_type: ``'featmap'`` (B, C, H, W); ``'avg_featmap'`` (B, C), the mean over patches; ``'cls_token'`` (B, C);
+            or ``'raw'`` (B, 1 + H·W, C). Defaults to ``'featmap'``.
+        shortcut: Whether reductions have a main branch. Without it they are the plain reductions to which the paper
+            compares. Defaults to True.
         attn_drop_rate: Dropout of attention weights. Defaults to 0.
-        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
-        init_cfg: As everywhere in mm. Defaults to None.
+        drop_path_rate: Stochastic depth of the last block; rises linearly from 0 at the first. Defaults to 0.
+        init_cfg: mmengine's initialization config. Defaults to None.
 
     Raises:
-        VitnasError: An argument is none of the above, or the space is not ViT-Res's.
+        VitnasError: An argument is invalid, or the space is not ViT-Res's.
     """
 
     schema = SCHEMA
@@ -225,7 +224,7 @@ class ViTRes(StagedBackbone):
         return self._grids_of(img_size)[s]
 
     def _build_stage(self, s: int) -> ViTResStage:
-        """The modules of a stage."""
+        """Build the modules of a stage."""
         embed, stage, settings = self.embeds[s], self.space.stages[s], self.settings
         (head_dim,) = stage.choices.values_of('head_dim')
         blocks: list[nn.Module] = [
@@ -245,18 +244,18 @@ class ViTRes(StagedBackbone):
         return ViTResStage(reduction, blocks)
 
     def _init_parameters(self) -> None:
-        """Truncated normal for linear layers, tokens and positions; torch's default for convolutions."""
+        """Initialise linear layers, tokens and positions truncated normal, convolutions as torch does."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)
         positions = position_weights(self)
-        for name, parameter in self.named_parameters():  # in their order: a set has none
+        for name, parameter in self.named_parameters():  # in this order; a set has none
             if name in positions:
                 nn.init.trunc_normal_(parameter, std=0.02)
 
     def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
-        """The tokens of each stage, and heads and hidden units of each block."""
+        """Yield the axis of each stage's tokens, and those of heads and hidden units of each block."""
         for stage, embed, blocks in zip(network.stages, self.embeds, self.stage_blocks()):
             yield embed, stage.embed_dim
             for choices, block in zip(stage.blocks, blocks):
@@ -266,15 +265,15 @@ class ViTRes(StagedBackbone):
                     yield block.hidden, choices.hidden_dim
 
     def entry_modules(self) -> tuple[nn.Module, ...]:
-        """The convolutions of the stem, up to the patches; batch norms there see all samples of a mixed batch."""
+        """The convolutions of the stem, up to the patches; their batch norms see all samples of a mixed batch."""
         return tuple(self.patch_embed.get_submodule(f'conv{i}') for i in (1, 2, 3))
 
     def entry(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) → what the stem's convolutions make of it, (B, 24, H / 2, W / 2)."""
+        """Run the stem's convolutions on (B, 3, H, W); return (B, 24, H / 2, W / 2)."""
         return self.patch_embed(x)
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What the stem made → features, at full width with zeros in inactive channels."""
+        """Output of the stem → features, at full width with zeros in inactive channels."""
         x, size = self._embed(x)
         outs: dict[int, Tensor] = {}
         for s, stage in enumerate(self._stages[: max(self.outs) + 1]):
@@ -287,7 +286,7 @@ class ViTRes(StagedBackbone):
         return tuple(outs[s] for s in self.outs)
 
     def _embed(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """The tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
+        """Return the tokens that enter the first block, (B, 1 + h·w, E), and (h, w)."""
         maps = self.patch_embed.proj(x)
         width, rows, columns = maps.shape[1:]
         token, positions = (self.embeds[0].take(own, width) for own in (self.cls_token, self.pos_embed))

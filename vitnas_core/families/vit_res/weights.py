@@ -1,4 +1,4 @@
-"""ViT-ResNAS's weights in the published layout, supernets and fixed networks: to ours and back, bit for bit."""
+"""Conversion of ViT-ResNAS's supernets and fixed networks between the published layout and ours, bit for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .backbone import ViTRes
 HEAD_DIMS = (32, 48, 64)
 """Size of a head in each stage of ViT-ResNAS-Tiny, -Small and -Medium and of their supernets."""
 
-# Official name → ours. Their blocks and reductions form one list, `blocks.{n}.`, which begins with a block.
+# Official name → ours. Official blocks and reductions form one list, `blocks.{n}.`, which begins with a block.
 _OUTSIDE = {
     'tokens': 'backbone.cls_token',
     'pos_embed': 'backbone.pos_embed',
@@ -51,7 +51,7 @@ _REDUCTION = {'pos_embed': 'pos_embed'} | {
 
 
 def name_table(reductions: Sequence[int], length: int) -> dict[str, str]:
-    """Official name → ours, for every tensor that a network may have.
+    """Map official names to ours, for every tensor that a network may have.
 
     Args:
         reductions: Positions of the reductions in the official list of blocks.
@@ -87,7 +87,9 @@ def to_vitnas(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIMS)
     converted = {}
     for name, tensor in state.items():
         if name not in table:
-            raise CheckpointError(f'not a ViT-ResNAS checkpoint of the published layout: {name} is none of its tensors')
+            raise CheckpointError(
+                f'not a ViT-ResNAS checkpoint of the published layout: {name} is not one of its tensors'
+            )
         converted[table[name]] = _reorder(tensor, name, table[name], head_dims, to_ours=True)
     official = {ours: theirs for theirs, ours in table.items()}
     check(converted, head_dims, lambda name: official.get(name, name))
@@ -98,7 +100,7 @@ def to_official(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIM
     """Inverse of :func:`to_vitnas`.
 
     Raises:
-        CheckpointError: The weights are no ViTRes of ours, or one that the published layout has no place for.
+        CheckpointError: The weights are no ViTRes of ours, or the published layout has no place for some of them.
     """
     counts = _block_counts(state)
     reductions = [sum(counts[: s + 1]) + s for s in range(len(counts) - 1)]
@@ -109,7 +111,7 @@ def to_official(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIM
                 f'{name} has no place in the published layout, which has one output: out_indices=(-1,)'
             )
         if name not in official:
-            raise CheckpointError(f'not a vitnas ViTRes checkpoint: {name} is none of its tensors')
+            raise CheckpointError(f'not a vitnas ViTRes checkpoint: {name} is not one of its tensors')
     check(state, head_dims)
     return {official[name]: _reorder(tensor, name, name, head_dims, to_ours=False) for name, tensor in state.items()}
 
@@ -117,7 +119,7 @@ def to_official(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIM
 def find_arch(
     state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIMS, name_of: Callable[[str], str] = str
 ) -> Arch:
-    """Architecture of a network in our layout; of a supernet, the largest one.
+    """Find the architecture of a network in our layout; of a supernet, the largest one.
 
     Args:
         state: The network.
@@ -141,8 +143,8 @@ def find_arch(
             proj, hidden = (_shape(state, f'{path}.{name}.weight', name_of) for name in ('attn.proj', 'fc1'))
             if head_dim < 1 or proj[1] % head_dim:
                 raise CheckpointError(
-                    f'{name_of(f"{path}.attn.proj.weight")} takes {proj[1]} channels, which are no heads '
-                    f'of {head_dim}; see --head-dims'
+                    f'{name_of(f"{path}.attn.proj.weight")} takes {proj[1]} channels, which is no '
+                    f'multiple of the head size {head_dim}; see --head-dims'
                 )
             widths.add(proj[0])
             blocks.append(dict(num_heads=proj[1] // head_dim, hidden_dim=hidden[0]))
@@ -151,10 +153,10 @@ def find_arch(
 
 
 def find_settings(state: Mapping[str, Tensor], name_of: Callable[[str], str] = str) -> dict[str, Any]:
-    """Arguments of the backbone, besides its architecture, that differ from their defaults: the image size.
+    """Return the backbone's arguments, besides its architecture, that differ from their defaults: the image size.
 
     Raises:
-        CheckpointError: Positions, which show it, are missing or have another number of axes.
+        CheckpointError: The positions, which show it, are missing or have another number of axes.
     """
     patches = max(0, _shape(state, 'backbone.pos_embed', name_of, 3)[1] - 1)
     side = round(patches**0.5)
@@ -182,7 +184,7 @@ def check(state: Mapping[str, Tensor], head_dims: Sequence[int], name_of: Callab
 
 
 def find_backbone(state: Mapping[str, Tensor], head_dims: Sequence[int] = HEAD_DIMS) -> dict[str, Any]:
-    """Arguments of the backbone that runs a network in our layout; ``arch`` is a zoo name if there is one.
+    """Return the backbone's arguments for a network in our layout; ``arch`` is a zoo name if there is one.
 
     Raises:
         CheckpointError: As in :func:`find_arch`.
@@ -205,12 +207,14 @@ def _shape(state: Mapping[str, Tensor], name: str, name_of: Callable[[str], str]
     if name not in state:
         raise CheckpointError(f'not a ViT-ResNAS checkpoint: it lacks {name_of(name)}')
     if state[name].ndim != axes:
-        raise CheckpointError(f'{name_of(name)} has shape {tuple(state[name].shape)}, which it has in none')
+        raise CheckpointError(
+            f'{name_of(name)} has shape {tuple(state[name].shape)}, which no ViT-ResNAS checkpoint has'
+        )
     return tuple(state[name].shape)
 
 
 def _reorder(tensor: Tensor, name: str, ours: str, head_dims: Sequence[int], to_ours: bool) -> Tensor:
-    """Put rows of qkv into the other order: theirs go by q, k and v, ours by head; ``name`` is the file's name."""
+    """Put rows of qkv into the other order: theirs are sorted by q, k and v, ours by head; ``name`` is the file's."""
     if '.attn.qkv.' not in ours:
         return tensor
     stage = int(ours.split('.')[2])
@@ -218,6 +222,6 @@ def _reorder(tensor: Tensor, name: str, ours: str, head_dims: Sequence[int], to_
         return (by_head if to_ours else by_kind)(tensor, head_dims[stage]).contiguous()
     except (RuntimeError, IndexError):
         raise CheckpointError(
-            f'{name} has shape {tuple(tensor.shape)}, which it has in no ViT-ResNAS whose heads have '
-            f'{", ".join(map(str, head_dims))} channels'
+            f'{name} has shape {tuple(tensor.shape)}, which no ViT-ResNAS with heads of '
+            f'{", ".join(map(str, head_dims))} channels has'
         ) from None

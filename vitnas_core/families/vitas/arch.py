@@ -1,4 +1,4 @@
-"""The choices of ViTAS's two spaces, and what their networks cost."""
+"""Choices of ViTAS's two spaces and the cost of their networks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ PEG_SIDE = 3
 
 @dataclass(frozen=True, eq=False)
 class BlockChoices(Record):
-    """A block: heads, the width of queries, keys and values together, hidden units of the MLP."""
+    """Choices of a block: heads, joint width of queries, keys and values, hidden units of the MLP."""
 
     num_heads: int = whole('free')
     qkv_dim: int = whole()
     hidden_dim: int = whole()
 
     def check(self) -> None:
-        """Refuse heads that do not divide the width."""
+        """Refuse a width that is no multiple of the number of heads."""
         if self.qkv_dim % (3 * self.num_heads):
             raise ArchError(
                 f'.qkv_dim is {self.qkv_dim}, which {self.num_heads} heads do not divide into queries, keys and values'
@@ -48,13 +48,13 @@ class BlockChoices(Record):
 
     @property
     def inner(self) -> int:
-        """The width of queries, of keys, and of values."""
+        """Width of the queries; keys and values have the same."""
         return self.qkv_dim // 3
 
 
 @dataclass(frozen=True, eq=False)
 class StageChoices(StageRecord):
-    """A stage; absent blocks are None."""
+    """Choices of a stage; absent blocks are None."""
 
     embed_dim: int = whole()
     blocks: tuple[BlockChoices | None, ...] = parts()
@@ -62,7 +62,7 @@ class StageChoices(StageRecord):
 
 @dataclass(frozen=True, eq=False)
 class DeiTChoices(NetworkRecord):
-    """A network of the DeiT space; each patch size has weights of its own."""
+    """Choices of a network of the DeiT space; each patch size has its own weights."""
 
     patch_size: int = whole('own', ascending=False)
     stages: tuple[StageChoices, ...] = parts()
@@ -70,14 +70,14 @@ class DeiTChoices(NetworkRecord):
 
 @dataclass(frozen=True, eq=False)
 class TwinsBlockChoices(BlockChoices):
-    """A block of the Twins space, which attends to its window or to all cells of the map."""
+    """Choices of a block of the Twins space, which attends to its window or to all cells of the map."""
 
     op: str = word('local', 'global')
 
 
 @dataclass(frozen=True, eq=False)
 class TwinsStageChoices(StageRecord):
-    """A stage of the Twins space; absent blocks are None."""
+    """Choices of a stage of the Twins space; absent blocks are None."""
 
     embed_dim: int = whole()
     blocks: tuple[TwinsBlockChoices | None, ...] = parts()
@@ -85,7 +85,7 @@ class TwinsStageChoices(StageRecord):
 
 @dataclass(frozen=True, eq=False)
 class TwinsChoices(NetworkRecord):
-    """A network of the Twins space."""
+    """Choices of a network of the Twins space."""
 
     stages: tuple[TwinsStageChoices, ...] = parts()
 
@@ -99,9 +99,9 @@ TWINS = Schema(
 
 
 def deit_cost(network: DeiTChoices, size: tuple[int, int], num_classes: int, *, img_size: tuple[int, int]) -> Count:
-    """Convolutions, linear layers and the two products of attention, of all tokens.
+    """Count convolutions, linear layers and the two products of attention, over all tokens.
 
-    The paper's figures leave the class token out and let the classifier read every other token.
+    The paper's figures leave out the class token and let the classifier read every other token.
     """
     (stage,) = network.stages
     width, patch_size = stage.embed_dim, network.patch_size
@@ -113,7 +113,7 @@ def deit_cost(network: DeiTChoices, size: tuple[int, int], num_classes: int, *, 
 
 @per_block
 def deit_block_costs(block: BlockChoices, width: int, tokens: int) -> Count:
-    """The cost of a block in which every token attends to every other."""
+    """Count a block in which every token attends to every other."""
     return add(
         norm(width),
         linear(width, 3 * block.inner, tokens),
@@ -131,7 +131,7 @@ def check_ratios(name: str, ratios: Sequence[int], stages: int) -> tuple[int, ..
     """Check the sides of the cells that global blocks attend to.
 
     Raises:
-        VitnasError: They are no whole numbers, or too few.
+        VitnasError: They are not whole numbers, or too few.
     """
     valid = isinstance(ratios, (list, tuple)) and all(type(ratio) is int and ratio >= 1 for ratio in ratios)
     if not valid or len(ratios) < stages:
@@ -151,9 +151,9 @@ def twins_cost(
     sr_ratios: Sequence[int],
     out_indices: Sequence[int],
 ) -> Count:
-    """Convolutions, linear layers and the two products of attention.
+    """Count convolutions, linear layers and the two products of attention.
 
-    Tokens that fill windows up count where they are computed.
+    Tokens that fill up windows count if they are computed.
     """
     stages = network.stages
     ratios = check_ratios('sr_ratios', sr_ratios, len(stages))
@@ -170,7 +170,7 @@ def twins_cost(
 def twins_block_costs(
     block: TwinsBlockChoices, width: int, size: tuple[int, int], window_size: int, ratio: int
 ) -> Count:
-    """The cost of a block that attends in windows, or to one cell per ``ratio`` × ``ratio`` tokens."""
+    """Count a block that attends in windows, or to one cell per ``ratio`` × ``ratio`` tokens."""
     tokens, inner = math.prod(size), block.inner
     if block.op == 'local':
         side = window_of(size, window_size)
@@ -187,5 +187,5 @@ def twins_block_costs(
 
 
 def window_of(size: tuple[int, int], window_size: int) -> int:
-    """The side of windows on a map: that of the map where one window holds it all."""
+    """Return the side of windows on a map; a window that holds the whole map is as large as the map."""
     return min(window_size, max(size))

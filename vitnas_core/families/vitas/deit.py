@@ -25,43 +25,43 @@ from .arch import DEIT, DeiTChoices, deit_cost
 from .layers import Heads, OfficialAttention, ViTASAttention, ViTASBlock
 
 NORM_EPS = 1e-6
-"""What the norms of blocks add to the variance; the last one adds torch's default."""
+"""Added to the variance in the norms of blocks; the last norm adds torch's default."""
 SHARED = 'all'
-"""The name of the class token that all patch sizes share."""
+"""Name of the class token that all patch sizes share."""
 LEAST_SUPERFORMER = 3
-"""The least width of a published superformer, a third of which scales scores."""
+"""Least width of a published superformer; a third of its width scales scores."""
 
 
 @MODELS.register_module()
 class ViTASDeiT(ElasticBackbone):
     """ViTAS's DeiT space, elastic (``space=``) or fixed (``arch=``).
 
-    Every patch size has a convolution, positions and, by default, a class token of its own. Any image size: sides are
-    padded to the patch size with zeros, positions are interpolated.
+    Every patch size has its own convolution, positions and, by default, class token. Images of any size work: sides are
+    padded to the patch size with zeros, and positions are interpolated.
 
     Args:
         arch: A fixed architecture: a zoo name (``'vitas-deit-b'``), a file, or the data.
-        space: A search space, likewise. Exactly one of the two is given.
-        img_size: Image side for which positions are stored. Defaults to 224.
-        sharing: Which channels narrower architectures use: ``'ordinal'``, the first ones; ``'bilateral'``, from both
-            ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'cyclic'``.
-        private_token: Whether each patch size has a class token of its own (Tab. 10). Defaults to True.
-        out_indices: After which blocks features are returned, counted with absent ones; negative ones count from the
-            last. The final norm is applied after the last block only; blocks behind the last of them do not run.
-            Defaults to (-1,).
+        space: A search space, likewise. Give exactly one of the two.
+        img_size: Image side of the stored positions. Defaults to 224.
+        sharing: Sharing pattern of channels in narrower architectures: ``'ordinal'``, the first ones; ``'bilateral'``,
+            from both ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'cyclic'``.
+        private_token: Whether each patch size has its own class token (Tab. 10). Defaults to True.
+        out_indices: Indices of the output blocks, counted with absent ones; negative ones count from the last. The
+            final norm is applied after the last block only. Blocks behind the last output do not run. Defaults to
+            (-1,).
         out_type: ``'featmap'`` (B, C, H, W), ``'avg_featmap'`` (B, C), ``'cls_token'`` (B, C), which the paper's
             classifiers read, or ``'raw'`` (B, 1 + H·W, C). Defaults to ``'featmap'``.
         attn_drop_rate: Dropout of attention weights. Defaults to 0.
-        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
-        official: As ViTAS's code: queries and keys of their own a number of heads, cut as one; scores scaled by another
-            width than a head's; and in a superformer only the last position, which every token gets (needed for its
-            weights). Defaults to False.
-        superformer: Width of the superformer that a fixed network with ``official`` is a part of, whose ways it keeps;
-            ``extract`` gives it. Defaults to None: the network stands alone.
-        init_cfg: As everywhere in mm. Defaults to None.
+        drop_path_rate: Stochastic depth of the last block; rises linearly from 0 at the first. Defaults to 0.
+        official: Whether to work as ViTAS's code does; its weights need this. Each number of heads then has its own
+            queries and keys, cut as one. Scores are scaled by another width than a head's. In a superformer, every
+            token gets the last position. Defaults to False.
+        superformer: Width of the superformer that a fixed network with ``official`` belongs to and whose computation it
+            keeps; ``extract`` sets it. Defaults to None: the network stands alone.
+        init_cfg: mmengine's initialization config. Defaults to None.
 
     Raises:
-        VitnasError: An argument is none of the above, or the space is not of this family.
+        VitnasError: An argument is invalid, or the space is not of this family.
     """
 
     schema = DEIT
@@ -92,7 +92,7 @@ class ViTASDeiT(ElasticBackbone):
         self.settings['superformer'] = self._superformer(widths[-1] if arch is None else None)
         self.out_type = out_type
         self.last_position = official and self.settings['superformer'] is not None
-        """Whether every token gets the last position, as in the published superformer."""
+        """True if every token gets the last position, as in the published superformer."""
         self.grids = {size: grid(self.settings['img_size'], size) for size in sizes}
         self.embed_axis = embed = self.axis(widths)
         self.patch_embed = nn.ModuleDict({str(size): ElasticConv2d(3, embed, size, size) for size in sizes})
@@ -127,7 +127,7 @@ class ViTASDeiT(ElasticBackbone):
         return ViTASBlock(attn, self.embed_axis, self.axis(hidden, sortable=True), rate, NORM_EPS)
 
     def _init_parameters(self) -> None:
-        """As DeiT: truncated normal for linear layers, tokens and positions; torch's default for convolutions.
+        """Initialise as DeiT: linear layers, tokens and positions truncated normal, convolutions as torch does.
 
         The published code leaves tokens and positions at zero.
         """
@@ -136,14 +136,14 @@ class ViTASDeiT(ElasticBackbone):
                 nn.init.trunc_normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)
         positions = position_weights(self)
-        for name, parameter in self.named_parameters():  # in their order: a set has none
+        for name, parameter in self.named_parameters():  # in this order; a set has none
             if name in positions:
                 nn.init.trunc_normal_(parameter, std=0.02)
 
     def _check_outputs(self) -> None:
         """Refuse ``out_indices`` that not every architecture has."""
         fewest = self.stage.depths[0]
-        if self.stage.optional:  # up to the last that is never absent
+        if self.stage.optional:  # up to the last block that is never absent
             fewest = 1 + max((b for b in range(len(self.stage.blocks)) if b not in self.stage.optional), default=-1)
         indices = self.settings['out_indices']
         valid = isinstance(indices, tuple) and indices and all(type(i) is int for i in indices)
@@ -155,10 +155,10 @@ class ViTASDeiT(ElasticBackbone):
             )
 
     def _superformer(self, own: int | None) -> int | None:
-        """The width of the superformer that a network keeps the ways of; None for one that stands alone.
+        """Return the width of the superformer whose computation a network keeps; None for a network that stands alone.
 
         Args:
-            own: The largest width of a space, which is its own superformer; None for a fixed network.
+            own: Largest width of a space, which is its own superformer; None for a fixed network.
         """
         given, official = self.settings['superformer'], self.settings['official']
         if given is not None and not official:
@@ -182,7 +182,7 @@ class ViTASDeiT(ElasticBackbone):
         return self.embed_axis.most
 
     def check_weights(self, network: DeiTChoices) -> None:
-        """With ``official``, refuse heads without queries, and those that its scale of scores is not defined for."""
+        """With ``official``, refuse heads without queries, and those for which its scale of scores is not defined."""
         if not self.settings['official']:
             return
         (stage,) = network.stages
@@ -198,7 +198,7 @@ class ViTASDeiT(ElasticBackbone):
                 )
 
     def widths(self, network: DeiTChoices) -> Iterator[tuple[Axis, int]]:
-        """The tokens, and what each block has."""
+        """Yield the axis of the tokens, and the axes of each block."""
         (stage,) = network.stages
         yield self.embed_axis, stage.embed_dim
         for choices, block in zip(stage.blocks, self.blocks):
@@ -206,15 +206,17 @@ class ViTASDeiT(ElasticBackbone):
                 yield from cast('ViTASBlock', block).widths(choices)
 
     def stage_blocks(self) -> tuple[tuple[nn.Module, ...], ...]:
-        """One stage."""
+        """The blocks of the only stage."""
         return (tuple(self.blocks),)
 
     def why_not_masked(self) -> str:
-        """Always: another number of heads divides the same channels differently."""
-        return 'ViTASDeiT cannot share a masked pass among architectures, whose heads divide the same channels'
+        """Return the reason, always the same: another number of heads divides the same channels differently."""
+        return (
+            'ViTASDeiT cannot run several architectures in a masked pass, because their heads divide the same channels'
+        )
 
     def out_strides(self) -> tuple[int, ...]:
-        """The active patch size, of every output."""
+        """Return the active patch size for every output."""
         return (self.active.network.patch_size,) * len(self.settings['out_indices'])
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -227,7 +229,7 @@ class ViTASDeiT(ElasticBackbone):
             x = self.active.pass_block(block, 0, b, x, self.active.value(0, b, 'num_heads'))
             if b in wanted:
                 outs[b] = self._output(x, size, b == last)
-        if last < 0:  # no block at all
+        if last < 0:  # no blocks
             outs[-1] = self._output(x, size, True)
         return tuple(outs[b] for b in wanted)
 

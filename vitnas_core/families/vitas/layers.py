@@ -1,4 +1,4 @@
-"""What the blocks of ViTAS's spaces are made of: heads that divide whatever width the attention has."""
+"""Layers of ViTAS's blocks; any number of heads divides the active width of the attention."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .arch import PEG_SIDE, BlockChoices, window_of
 
 
 class Heads(nn.Module):
-    """What every kind of attention but the published one is made of.
+    """Base class of all kinds of attention except the published one.
 
-    Any number of heads divides the active channels evenly, so heads change what belongs together, not how much there is
+    Any number of heads divides the active channels evenly. So the heads group channels but do not change their number
     (ViTAS, A.2).
 
     Args:
         embed: Axis of the tokens.
-        inner: Axis of queries, of keys, and of values.
+        inner: Common axis of queries, of keys and of values.
         drop: Dropout of the attention weights.
     """
 
@@ -43,17 +43,17 @@ class Heads(nn.Module):
         self.proj = ElasticLinear(inner, embed)
 
     def widths(self, choices: BlockChoices) -> Iterator[tuple[Axis, int]]:
-        """The width of queries, of keys, and of values."""
+        """Yield the axis of queries, keys and values, and its width."""
         yield self.inner, choices.inner
 
     def gather(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """What queries (B, heads, N, d) gather from values, (B, N, E)."""
+        """Apply attention to queries (B, heads, N, d), keys and values; return (B, N, E)."""
         out = attend(q, k, v, self.drop if self.training else 0.0)
         return self.proj(out.transpose(1, 2).flatten(2))
 
 
 def split(x: Tensor, num_heads: int) -> Tensor:
-    """(B, N, inner) → (B, heads, N, inner / heads)."""
+    """Split (B, N, inner) into (B, heads, N, inner / heads)."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
@@ -66,18 +66,18 @@ class ViTASAttention(Heads):
 
 
 class OfficialAttention(nn.Module):
-    """Attention as ViTAS's code shares it: each number of heads has queries and keys of its own, cut as one.
+    """Attention as ViTAS's code shares it: each number of heads has its own queries and keys, cut as one.
 
-    At a part of the width, the same row serves as query at one and as key at another.
+    A row that is a query at one width may be a key at another.
 
     Args:
         embed: Axis of the tokens.
         inner: Axis of the values.
         joint: Axis of queries and keys together.
         drop: Dropout of the attention weights.
-        num_heads: The numbers of heads that there are.
-        superformer: Width of the superformer: scores are scaled by it, whatever the heads; None for a network that
-            stands alone, whose width over heads scales them.
+        num_heads: All numbers of heads.
+        superformer: Width of the superformer, which scales scores, whatever the heads. None for a network that stands
+            alone; its width over its heads scales them.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class OfficialAttention(nn.Module):
         self.qk = nn.ModuleDict({str(heads): ElasticLinear(embed, joint) for heads in num_heads})
 
     def widths(self, choices: BlockChoices) -> Iterator[tuple[Axis, int]]:
-        """The width of values, and that of queries and keys together."""
+        """Yield the axes of the values and of queries and keys together, and their widths."""
         yield self.inner, choices.inner
         yield self.joint, 2 * choices.inner
 
@@ -120,7 +120,7 @@ class ViTASBlock(nn.Module):
         embed: Axis of the tokens.
         hidden: Axis of the hidden units.
         drop_path: Chance that a sample skips a branch.
-        eps: What its norms add to the variance.
+        eps: Added to the variance in its norms.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class ViTASBlock(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def widths(self, choices: BlockChoices) -> Iterator[tuple[Axis, int]]:
-        """The widths of the attention, and the hidden units."""
+        """Yield the axes of the attention and of the hidden units, and their widths."""
         yield from self.attn.widths(choices)
         yield self.hidden, choices.hidden_dim
 
@@ -151,7 +151,7 @@ class LocalAttention(Heads):
 
     Args:
         embed: Axis of the tokens.
-        inner: Axis of queries, of keys, and of values.
+        inner: Common axis of queries, of keys and of values.
         drop: Dropout of the attention weights.
         window_size: Side of a window.
     """
@@ -161,7 +161,7 @@ class LocalAttention(Heads):
         self.window_size = window_size
 
     def forward(self, x: Tensor, num_heads: int, common: WindowTables) -> Tensor:
-        """(B, H, W, E) → (B, H, W, E); tokens that fill windows up take no part."""
+        """(B, H, W, E) → (B, H, W, E); tokens that fill up windows take no part."""
         height, width = x.shape[1], x.shape[2]
         windows = Windows(height, width, window_of((height, width), self.window_size), 0)
         x = windows.enter(x)
@@ -176,13 +176,13 @@ class LocalAttention(Heads):
 
 
 class GlobalAttention(Heads):
-    """Attention of all tokens to one cell each of so many (Twins: global sub-sampled).
+    """Attention of all tokens to one summary of each cell of tokens (Twins: global sub-sampled).
 
     Args:
         embed: Axis of the tokens.
-        inner: Axis of queries, of keys, and of values.
+        inner: Common axis of queries, of keys and of values.
         drop: Dropout of the attention weights.
-        ratio: Side of a cell; rows and columns that fill no cell are not attended to.
+        ratio: Side of a cell; no token attends to rows and columns that fill no cell.
     """
 
     def __init__(self, embed: Axis, inner: Axis, drop: float, ratio: int) -> None:
@@ -205,17 +205,17 @@ class GlobalAttention(Heads):
 
 
 class TwinsSlot(nn.ModuleDict):
-    """A place for a block: one of several, each with weights of its own.
+    """A place for a block: one of several, each with its own weights.
 
     Args:
-        blocks: The blocks, by what they attend to; none for a place that is always empty.
+        blocks: The blocks, by kind of attention; empty for a place without a block.
     """
 
     def __init__(self, blocks: dict[str, ViTASBlock]) -> None:
         super().__init__(blocks)
 
     def block(self, op: str) -> ViTASBlock:
-        """The block that attends to something."""
+        """Return the block of a kind of attention."""
         return cast('ViTASBlock', self[op])
 
     def forward(self, x: Tensor, op: str, num_heads: int, common: WindowTables) -> Tensor:
@@ -224,7 +224,7 @@ class TwinsSlot(nn.ModuleDict):
 
 
 class TwinsStage(nn.Module):
-    """Patches of the map before, blocks, and the encoding of positions behind the first of them.
+    """Patches of the map before, blocks, and position encoding behind the first block.
 
     Args:
         channels: Axis of the map before.
@@ -250,5 +250,5 @@ class TwinsStage(nn.Module):
         return self.norm(self.proj(pad_to(x, self.proj.stride[0])).permute(0, 2, 3, 1))
 
     def encode(self, x: Tensor) -> Tensor:
-        """Add to (B, H, W, E) what neighbours tell of its position (CPVT, arXiv 2102.10882)."""
+        """Add position information from neighbours to (B, H, W, E) (CPVT, arXiv 2102.10882)."""
         return x + self.peg(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)

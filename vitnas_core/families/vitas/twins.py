@@ -1,4 +1,4 @@
-"""ViTAS on the Twins space: four stages of local and global attention, elastic in everything (Su et al., 2021)."""
+"""ViTAS on the Twins space: four stages of local and global attention, all dimensions elastic (Su et al., 2021)."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from .arch import TWINS, TwinsChoices, check_ratios, twins_cost
 from .layers import GlobalAttention, Heads, LocalAttention, TwinsSlot, TwinsStage, ViTASBlock
 
 NORM_EPS = 1e-5
-"""What norms add to the variance: as mmpretrain's Twins."""
+"""Added to the variance in norms, as in mmpretrain's Twins."""
 
 
 @MODELS.register_module()
 class ViTASTwins(StagedBackbone):
     """ViTAS's Twins space, elastic (``space=``) or fixed (``arch=``); Twins-SVT are networks of it.
 
-    A block attends to its window or to sub-sampled cells of the whole map; in a space it has weights for both. Any
-    image size: sides are padded to whole patches with zeros, maps to whole windows with tokens that nothing attends to.
+    A block attends to its window or to sub-sampled cells of the whole map; in a space it has weights for both. Images
+    of any size work: sides are padded to whole patches with zeros, and maps to whole windows with tokens that no token
+    attends to.
 
     Args:
         arch: A fixed architecture: a zoo name (``'twins-svt-s'``), a file, or the data.
-        space: A search space, likewise. Exactly one of the two is given.
-        patch_size: Side of a patch of the first stage; those of the others have 2. Defaults to 4.
+        space: A search space, likewise. Give exactly one of the two.
+        patch_size: Side of a patch of the first stage; other stages have 2. Defaults to 4.
         window_size: Side of the windows of local blocks. Defaults to 7.
-        sr_ratios: Side of the cells that global blocks of each stage attend to; those of further stages are not used.
-            Defaults to (8, 4, 2, 1).
-        sharing: Which channels narrower architectures use: ``'ordinal'``, the first ones; ``'bilateral'``, from both
-            ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'cyclic'``.
-        out_indices: After which stages features are returned, each behind a norm of its own; negative ones count
-            from the last. Stages behind the last of them do not run. Defaults to (-1,).
+        sr_ratios: Side of the cells that global blocks attend to, one per stage; further ones are not used. Defaults to
+            (8, 4, 2, 1).
+        sharing: Sharing pattern of channels in narrower architectures: ``'ordinal'``, the first ones; ``'bilateral'``,
+            from both ends, trained twice; or ``'cyclic'`` (ViTAS, Sec. 4). Defaults to ``'cyclic'``.
+        out_indices: Indices of the output stages, each with its own norm; negative ones count from the last. Stages
+            behind the last output do not run. Defaults to (-1,).
         attn_drop_rate: Dropout of attention weights. Defaults to 0.
-        drop_path_rate: Stochastic depth of the last block, rising linearly from 0 at the first. Defaults to 0.
-        init_cfg: As everywhere in mm. Defaults to None.
+        drop_path_rate: Stochastic depth of the last block; rises linearly from 0 at the first. Defaults to 0.
+        init_cfg: mmengine's initialization config. Defaults to None.
 
     Raises:
-        VitnasError: An argument is none of the above, or the space is not of this family.
+        VitnasError: An argument is invalid, or the space is not of this family.
     """
 
     schema = TWINS
@@ -74,7 +75,7 @@ class ViTASTwins(StagedBackbone):
         self.set_arch(self.space.largest())
 
     def _build_stage(self, s: int) -> TwinsStage:
-        """The modules of a stage."""
+        """Build the modules of a stage."""
         rates = self.drop_path_rates()[s]
         slots = [self._build_slot(s, choices, rate) for choices, rate in zip(self.space.stages[s].blocks, rates)]
         if s:
@@ -82,7 +83,7 @@ class ViTASTwins(StagedBackbone):
         return TwinsStage(3, self.embeds[s], self.settings['patch_size'], slots)
 
     def _build_slot(self, s: int, choices: ChoiceSpace | None, rate: float) -> TwinsSlot:
-        """A block for each kind of attention that a place may have; none for a place that is always empty."""
+        """Build a block for each kind of attention that a place may have; none for a place that is always empty."""
         if choices is None:
             return TwinsSlot({})
         embed, drop, blocks = self.embeds[s], self.settings['attn_drop_rate'], {}
@@ -98,7 +99,7 @@ class ViTASTwins(StagedBackbone):
         return TwinsSlot(blocks)
 
     def _init_parameters(self) -> None:
-        """As Twins: truncated normal for linear layers, and for convolutions a normal of what they put out."""
+        """Initialise as Twins: linear layers truncated normal, convolutions normal by their fan-out."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -110,7 +111,7 @@ class ViTASTwins(StagedBackbone):
                     nn.init.zeros_(module.bias)
 
     def widths(self, network: TwinsChoices) -> Iterator[tuple[Axis, int]]:
-        """The tokens of each stage, and what each block has."""
+        """Yield the axis of each stage's tokens, and the axes of each block."""
         for stage, embed, ours in zip(network.stages, self.embeds, self._stages):
             yield embed, stage.embed_dim
             for choices, slot in zip(stage.blocks, ours.slots):
@@ -118,8 +119,10 @@ class ViTASTwins(StagedBackbone):
                     yield from slot.block(choices.op).widths(choices)
 
     def why_not_masked(self) -> str:
-        """Always: another number of heads divides the same channels differently."""
-        return 'ViTASTwins cannot share a masked pass among architectures, whose heads divide the same channels'
+        """Return the reason, always the same: another number of heads divides the same channels differently."""
+        return (
+            'ViTASTwins cannot run several architectures in a masked pass, because their heads divide the same channels'
+        )
 
     def run(self, x: Tensor) -> tuple[Tensor, ...]:
         """Images (B, 3, H, W) → features, at full width with zeros in inactive channels."""

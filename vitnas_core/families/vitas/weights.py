@@ -1,4 +1,4 @@
-"""ViTAS's weights: the DeiT space in the published layout, Twins-SVT in mmpretrain's; to ours and back, bit for bit."""
+"""Conversion of ViTAS's weights, bit for bit: the DeiT space from the published layout, Twins-SVT from mmpretrain's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .layers import OfficialAttention, ViTASBlock
 from .twins import ViTASTwins
 
 _NAMES = ('weight', 'bias')
-# Theirs → ours, of the layers of a block without queries, keys and values.
+# Theirs → ours, of the layers of a block except queries, keys and values.
 _DEIT_BLOCK = {
     'norm1': 'norm1',
     'attn.proj': 'attn.proj',
@@ -37,7 +37,7 @@ def deit_to_vitnas(state: Mapping[str, Tensor], backbone: ViTASDeiT) -> dict[str
 
     Args:
         state: Weights of a published superformer or fixed network.
-        backbone: The network that they are for, with ``official=True``. The weights do not show its numbers of heads.
+        backbone: The network for the weights, with ``official=True``. The weights do not show its numbers of heads.
 
     Raises:
         CheckpointError: The weights are not of this network.
@@ -59,7 +59,7 @@ def twins_to_vitnas(state: Mapping[str, Tensor], backbone: ViTASTwins) -> dict[s
 
     Args:
         state: Weights of mmpretrain's network with ``qkv_bias=True``, as its published ones have.
-        backbone: The network that they are for, a fixed one.
+        backbone: The network for the weights, a fixed one.
 
     Raises:
         CheckpointError: The weights are not of this network.
@@ -77,7 +77,7 @@ def twins_to_mmpretrain(state: Mapping[str, Tensor], backbone: ViTASTwins) -> di
 
 
 def deit_names(backbone: ViTASDeiT) -> dict[str, tuple[str, ...]]:
-    """Official name → ours, for :func:`~vitnas_core.backbones.foreign.split`.
+    """Map official names to ours, for :func:`~vitnas_core.backbones.foreign.split`.
 
     Args:
         backbone: The network that the weights are for, with ``official=True``.
@@ -108,7 +108,7 @@ def deit_names(backbone: ViTASDeiT) -> dict[str, tuple[str, ...]]:
 
 
 def _deit_attention(block: ViTASBlock, supernet: bool) -> dict[str, tuple[str, ...]]:
-    """Theirs → ours, of queries, keys and values; those of a fixed network are one layer there.
+    """Map official names to ours, of queries, keys and values; those of a fixed network are one layer there.
 
     Raises:
         CheckpointError: The network has no ``official=True``.
@@ -122,13 +122,13 @@ def _deit_attention(block: ViTASBlock, supernet: bool) -> dict[str, tuple[str, .
 
 
 def twins_names(backbone: ViTASTwins) -> dict[str, tuple[str, ...]]:
-    """mmpretrain's name → ours, for :func:`~vitnas_core.backbones.foreign.split`.
+    """Map mmpretrain's names to ours, for :func:`~vitnas_core.backbones.foreign.split`.
 
     Args:
         backbone: The network that the weights are for, a fixed one.
 
     Raises:
-        CheckpointError: A block is absent, which mmpretrain has no place for.
+        CheckpointError: A block is absent, for which mmpretrain has no place.
     """
     layers: dict[str, tuple[str, ...]] = {}
     for s, stage in enumerate(backbone.arch.stages):

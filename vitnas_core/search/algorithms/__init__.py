@@ -1,4 +1,4 @@
-"""Search algorithms, one per file: each proposes a round of architectures and hears how they scored."""
+"""Search algorithms, one per file: each proposes a round of architectures, then learns their scores."""
 
 from .base import Proposal, SearchAlgorithm
 from .evolution import Evolution

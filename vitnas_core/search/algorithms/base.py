@@ -1,4 +1,4 @@
-"""``SearchAlgorithm``: base class of searches, which ask for scores round by round and are told them."""
+"""``SearchAlgorithm``: base class of searches, which propose architectures and learn their scores round by round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Proposal:
 
     Args:
         arch: The architecture.
-        parents: Ids of the candidates that it was made of.
+        parents: Ids of the candidates that it was made from.
         fraction: Fraction of the hold-out batches to score it on. Defaults to 1.
     """
 
@@ -39,23 +39,23 @@ def _ignore(text: str, warn: bool = False) -> None:
 class SearchAlgorithm(ABC):
     """A search of a space, round by round. A subclass is a dataclass whose fields are its settings.
 
-    A round is a function of the seed, its number and what was told before. So a search that was killed is replayed
+    A round depends only on the seed, its number and what the algorithm was told before. So a killed search is replayed
     from the scores in its journal, and no algorithm saves anything. Subclasses check their settings in
-    ``__post_init__`` and what depends on the space in :meth:`setup`. Architectures outside the limits, and those that
-    were scored before on as many images, are dropped from a round.
+    ``__post_init__``, and those that depend on the space in :meth:`setup`. A round is filtered: architectures outside
+    the limits are dropped, and so are those already scored on as many images.
 
     Attributes:
         space (FeasibleSpace): The space and its limits.
-        history (list[Candidate]): All candidates that were told, by id.
+        history (list[Candidate]): All candidates that the algorithm was told about, by id.
         round (int): Number of the next round, from 0.
         say: Writes a sentence to the log of the run; ``say(text, warn=True)`` warns.
     """
 
     extendable: ClassVar[tuple[str, ...]] = ()
-    """Fields that only say how long the search is; a finished search goes on with larger ones."""
+    """Fields that only set the length of the search; a finished search continues with larger ones."""
 
     journal_name: ClassVar[str] = ''
-    """Name in journals, where it is not that of the class."""
+    """Name in journals, if it is not that of the class."""
 
     say: Callable[..., None] = staticmethod(_ignore)
     space: FeasibleSpace
@@ -63,7 +63,7 @@ class SearchAlgorithm(ABC):
     round: int
 
     def setup(self, space: FeasibleSpace) -> None:
-        """Start a search of a space, with nothing told yet.
+        """Start a search of a space, with an empty history.
 
         Raises:
             VitnasError: A setting does not fit the space.
@@ -73,12 +73,12 @@ class SearchAlgorithm(ABC):
     @property
     @abstractmethod
     def max_rounds(self) -> int:
-        """Number of rounds, at most."""
+        """Largest number of rounds."""
 
     @property
     @abstractmethod
     def max_candidates(self) -> int:
-        """Number of candidates of all rounds together, at most."""
+        """Largest number of candidates of all rounds together."""
 
     @abstractmethod
     def ask(self, rng: np.random.Generator) -> list[Proposal]:
@@ -89,7 +89,7 @@ class SearchAlgorithm(ABC):
         """
 
     def tell(self, candidates: Sequence[Candidate]) -> None:
-        """Hear of the whole round, in the order of ids."""
+        """Take note of the scores of a whole round, in the order of ids."""
         self.history += candidates
         self.round += 1
 
@@ -97,7 +97,7 @@ class SearchAlgorithm(ABC):
         """Score that a candidate of the next round must be able to reach; None for any. Racing needs it."""
         return None
 
-    # what the journal, the log and the report say
+    # for the journal, the log and the report
 
     @classmethod
     def name(cls) -> str:
@@ -144,12 +144,12 @@ class SearchAlgorithm(ABC):
     # for algorithms that learned with the supernet
 
     def priced_for(self) -> dict[str, Any]:
-        """``input_size`` and ``num_classes`` that the algorithm states, None for those of the config; empty for any."""
+        """``input_size`` and ``num_classes`` stated by the algorithm, None for those of the config; empty for any."""
         return {}
 
     def load(self, checkpoint: str | os.PathLike) -> None:  # noqa: B027  (most have nothing to load)
-        """Take over what the supernet's checkpoint holds for the algorithm.
+        """Load the algorithm's part of the supernet's checkpoint.
 
         Raises:
-            CheckpointError: It holds something else.
+            CheckpointError: The checkpoint holds something else.
         """

@@ -27,22 +27,21 @@ PUBLISHED_PROB = {'global': 0.4, 'stage': 0.4, 'depth': 0.4, 'block': 0.2}
 class Evolution(SearchAlgorithm):
     """The evolutionary search of AutoFormer, S3 and ViT-ResNAS.
 
-    The first generation is random. Each later one has mutations and crossovers of the best candidates
-    ever seen, with at most ten attempts for each that is wanted, and is filled up with random architectures.
+    The first generation is random. Each later one has mutations and crossovers of the best candidates ever seen, with
+    at most ten attempts for each that is wanted. Random architectures fill it up.
 
     Args:
         population: Candidates per generation. Defaults to 50.
-        initial: Candidates of the first, random generation. Defaults to None: as many as of any other.
+        initial: Candidates of the first, random generation. Defaults to None: as many as in the others.
         parents: Number of best candidates that are parents. Defaults to 10.
         generations: Generations, the random one included. Defaults to 20.
         mutations: Mutations wanted per generation. Defaults to 25.
         crossovers: Crossovers wanted per generation. Defaults to 25.
-        mutation_prob: One chance to redraw a dimension, or one per kind of dimension, as
+        mutation_prob: One probability to redraw a dimension, or one per kind of dimension, as
             :meth:`~vitnas_core.spaces.SearchSpace.mutate` takes it. Defaults to None: AutoFormer's.
         predictor: ``dict(trees=100, oversample=4)``: from the second generation on, make ``oversample`` times the
-            wanted children and keep those that a :class:`~vitnas_core.search.ForestPredictor`, fitted to the
-            candidates so far, likes best. Defaults to None: every child is scored, as published.
-
+            wanted children. Keep those with the best predictions of a :class:`~vitnas_core.search.ForestPredictor`,
+            fitted to the candidates so far. Defaults to None: every child is scored, as published.
     Raises:
         VitnasError: A number is out of range.
     """
@@ -61,38 +60,38 @@ class Evolution(SearchAlgorithm):
 
     def __post_init__(self) -> None:
         check_counts(self, population=1, initial=1, parents=1, generations=1, mutations=0, crossovers=0)
-        self.initial = None if self.initial == self.population else self.initial  # one search, one journal
+        self.initial = None if self.initial == self.population else self.initial  # equal searches have equal journals
         self.chances = PUBLISHED_PROB if self.mutation_prob is None else self.mutation_prob
         self.screening = None if self.predictor is None else Screening.read(self.predictor)
 
     def setup(self, space: FeasibleSpace) -> None:
-        """Start a search; refuse chances that the space does not know."""
+        """Start a search; refuse mutation probabilities that the space does not know."""
         super().setup(space)
         self.validation: PredictorValidation | None = None
         check_chances(self.chances, space)
 
     @property
     def max_rounds(self) -> int:
-        """One round per generation."""
+        """Number of generations."""
         return self.generations
 
     @property
     def max_candidates(self) -> int:
-        """A population in every generation but the first."""
+        """A population per generation; the first one may have another size."""
         return (self.initial or self.population) + (self.generations - 1) * self.population
 
     def settings(self) -> dict[str, Any]:
-        """The settings with the chances and the predictor as they are used."""
+        """The settings, with the actual mutation probabilities and predictor."""
         screening = None if self.screening is None else dataclasses.asdict(self.screening)
         return {**super().settings(), 'mutation_prob': self.chances, 'predictor': screening}
 
     def floor(self) -> float | None:
-        """Score of the last parent."""
+        """Score of the worst parent."""
         best = ranked(self.history)
         return best[self.parents - 1].score if len(best) >= self.parents else None
 
     def remarks(self) -> dict[str, str]:
-        """How good the predictor was, the last time."""
+        """Quality of the predictor in its last validation."""
         return {} if self.validation is None else {'prediction': str(self.validation)}
 
     def ask(self, rng: np.random.Generator) -> list[Proposal]:
@@ -104,7 +103,7 @@ class Evolution(SearchAlgorithm):
         return made + [Proposal(arch) for arch in drawn]
 
     def _children(self, size: int, seen: set[Arch], rng: np.random.Generator) -> list[Proposal]:
-        """At most ``size`` mutations and crossovers; with a predictor, those of many that it likes best."""
+        """Make at most ``size`` mutations and crossovers; with a predictor, more of them, and keep its best."""
         best = ranked(self.history)
         parents, screening = best[: self.parents], self.screening if len(best) >= LEAST else None
         times = screening.oversample if screening is not None else 1

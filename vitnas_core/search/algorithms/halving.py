@@ -16,7 +16,7 @@ from .base import Proposal, SearchAlgorithm
 @ALGORITHMS.register_module()
 @dataclass
 class Halving(SearchAlgorithm):
-    """Score random architectures on a small part of the hold-out images; keep the best, on ``factor`` times more.
+    """Score random architectures on a small part of the hold-out images; keep the best for ``factor`` times as many.
 
     The last round uses all images; only its candidates compete for the best.
 
@@ -41,7 +41,7 @@ class Halving(SearchAlgorithm):
 
     @property
     def max_rounds(self) -> int:
-        """As many as the candidates and the smallest fraction allow."""
+        """Number of rounds that the candidates and the smallest fraction allow."""
         rounds = 1
         while self.factor**rounds <= self.num_candidates and self.factor**-rounds >= self.least_share:
             rounds += 1
@@ -49,7 +49,7 @@ class Halving(SearchAlgorithm):
 
     @property
     def max_candidates(self) -> int:
-        """Candidates of all rounds."""
+        """Number of candidates of all rounds."""
         return sum(self._size(number) for number in range(self.max_rounds))
 
     def ask(self, rng: np.random.Generator) -> list[Proposal]:

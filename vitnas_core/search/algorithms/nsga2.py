@@ -25,15 +25,17 @@ from .base import Proposal, SearchAlgorithm
 class NSGA2(SearchAlgorithm):
     """NSGA-II on score and cost, with the numbers of ViTAS (App. A.3).
 
-    The first generation is random. After each, the best of the population and its children survive: those of the
-    lower non-dominated rank and, within a rank, those in the less crowded places. The best survivors compete in pairs
-    for being parents; their children are crossed, then mutated. Ranks, crowding, survival and tournaments are pymoo's,
-    crossover and mutation the space's own. No architecture is scored twice: choices of absent last blocks make no
-    difference. Where blocks may be absent at any place (``optional``), [A, null, B] and [A, B] are the same network
-    alone, but use other weights of the supernet, and are two candidates. Each child that is wanted gets at most ten
-    attempts, new and within the limits; random architectures fill the places that stay free.
+    The first generation is random. After each one, the best of the population and its children survive: those of lower
+    non-dominated rank and, within a rank, those in less crowded places. The best survivors compete in pairs to become
+    parents; their children are crossed, then mutated. Ranks, crowding, survival and tournaments are pymoo's; crossover
+    and mutation are the space's own.
 
-    ``pareto.json`` is the front of ``cost``. The best score is the winner, as in the paper.
+    No architecture is scored twice: choices of absent last blocks make no difference. If blocks may be absent at any
+    place (``optional``), [A, null, B] and [A, B] are the same network when extracted. But they use other weights of the
+    supernet, so they are two candidates. Each wanted child gets at most ten attempts to be new and within the limits.
+    Random architectures fill the remaining places.
+
+    ``pareto.json`` is the front of score and ``cost``. The candidate with the best score wins, as in the paper.
 
     Args:
         population: Candidates per generation, and survivors of each. Defaults to 50.
@@ -41,15 +43,15 @@ class NSGA2(SearchAlgorithm):
             in NSGA-II's paper.
         generations: Generations, the random one included. Defaults to 40.
         cost: The objective besides the score: ``'macs'``, ``'params'`` or, with a ``latency_table``, ``'latency'``.
-            A throughput is the inverse of a latency, so both have the same front. None: the score alone, within the
-            limits, as in ViTAS's code. Defaults to 'macs'.
-        crossover_prob: Chance that a child has two parents. Defaults to 0.9, as in pymoo.
-        mutation_prob: One chance to redraw a dimension, or one per kind of dimension, as
+            ``'latency'`` also serves for a throughput, its inverse: both have the same front. None: the score alone,
+            within the limits, as in ViTAS's code. Defaults to 'macs'.
+        crossover_prob: Probability that a child has two parents. Defaults to 0.9, as in pymoo.
+        mutation_prob: One probability to redraw a dimension, or one per kind of dimension, as
             :meth:`~vitnas_core.spaces.SearchSpace.mutate` takes it. Defaults to None: one over the number of
             dimensions that have a choice, as in pymoo.
 
     Raises:
-        VitnasError: A number is out of range, the cost is not known, or pymoo is missing.
+        VitnasError: A number is out of range, the cost is unknown, or pymoo is missing.
     """
 
     population: int = 50
@@ -72,7 +74,7 @@ class NSGA2(SearchAlgorithm):
         _pymoo()
 
     def setup(self, space: FeasibleSpace) -> None:
-        """Start a search; refuse chances that the space does not know, and a latency that nothing gives."""
+        """Start a search; refuse unknown mutation probabilities, and latency without a latency table."""
         super().setup(space)
         choices = sum(len(dim.options) > 1 for dim in space.space.dimensions)
         self.chances = 1 / max(1, choices) if self.mutation_prob is None else self.mutation_prob
@@ -82,21 +84,21 @@ class NSGA2(SearchAlgorithm):
 
     @property
     def max_rounds(self) -> int:
-        """One round per generation."""
+        """Number of generations."""
         return self.generations
 
     @property
     def max_candidates(self) -> int:
-        """A population in every generation."""
+        """A population per generation."""
         return self.generations * self.population
 
     @property
     def front_cost(self) -> str:
-        """The objective besides the score; MACs where there is none."""
+        """The objective besides the score; MACs if there is none."""
         return self.cost or 'macs'
 
     def settings(self) -> dict[str, Any]:
-        """The settings with the chances as they are used."""
+        """The settings, with the actual mutation probabilities."""
         return {**super().settings(), 'mutation_prob': self.chances}
 
     def ask(self, rng: np.random.Generator) -> list[Proposal]:
@@ -113,7 +115,7 @@ class NSGA2(SearchAlgorithm):
         super().tell(candidates)
 
     def survivors(self) -> list[Candidate]:
-        """Population that the next generation begins with; its parents are among them."""
+        """Population at the start of the next generation; its parents are among them."""
         return _pymoo().members(self._best(self.population))
 
     def _best(self, count: int) -> Any:
@@ -121,7 +123,7 @@ class NSGA2(SearchAlgorithm):
         return _pymoo().survivors(self._pool, self.cost, count, np.random.default_rng(self.round))
 
     def _children(self, parents: Any, seen: set[Arch], rng: np.random.Generator) -> dict[Arch, Proposal]:
-        """A population of new children within the limits; fewer where ten times the attempts do not give them."""
+        """Make a population of new children within the limits; fewer if ten times the attempts do not suffice."""
         made: dict[Arch, Proposal] = {}
         for _ in range(ATTEMPTS if len(parents) else 0):
             for one, two in _pymoo().pairs(parents, self.population, rng):
@@ -141,10 +143,10 @@ class NSGA2(SearchAlgorithm):
 
 
 def _pymoo() -> ModuleType:
-    """Import our functions on pymoo late: half a second that only this search should take.
+    """Import our functions on pymoo late: only this search should take the half second.
 
     Raises:
-        VitnasError: It is not installed, or too old.
+        VitnasError: pymoo is not installed, or too old.
     """
     try:
         from .. import crowding

@@ -21,21 +21,21 @@ from ..feasible import FeasibleSpace
 from .base import Proposal, SearchAlgorithm
 
 _DRAWS = 100
-"""Draws per wanted architecture, before a budget gets fewer."""
+"""Draws per wanted architecture; after these, a budget gets fewer architectures."""
 
 
 @ALGORITHMS.register_module()
 @dataclass
 class Policy(SearchAlgorithm):
-    """Draw architectures of π(B), drop those above B, score the others, all different, and keep the best.
+    """Draw architectures from π(B), drop those above B, score the others, all different, and keep the best.
 
-    The supernet's checkpoint holds the trained sampler: that of a supernet trained with
-    :class:`~vitnas_core.training.samplers.FocusSampler`, or the one that
-    :class:`~vitnas_core.training.SamplerTrainLoop` made for any other. Several budgets in one run give a front;
-    the best under each is written to ``best_arch_<budget>.json``, the best of all to ``best_arch.json``.
+    The supernet's checkpoint holds the trained sampler: a :class:`~vitnas_core.training.samplers.FocusSampler` that was
+    trained with the supernet, or, for any other supernet, by :class:`~vitnas_core.training.SamplerTrainLoop`. Several
+    budgets in one run give a front. The best architecture under each is written to ``best_arch_<budget>.json``, the
+    best of all to ``best_arch.json``.
 
     Args:
-        sampler: The sampler, as it was trained; architectures are priced as it says.
+        sampler: The sampler, with the settings of its training; it decides the image size and classes for costs.
         budgets: One budget in MACs, or several.
         num_candidates: Architectures that are scored per budget. Defaults to 30, as in the paper.
 
@@ -64,30 +64,30 @@ class Policy(SearchAlgorithm):
         return dict(input_size=self.policy.input_size, num_classes=self.policy.num_classes)
 
     def setup(self, space: FeasibleSpace) -> None:
-        """Start a search; refuse budgets that the space cannot cost."""
+        """Start a search; refuse budgets outside the sampler's range."""
         super().setup(space)
         self.policy.bind(space.space, lambda arch, *_: space.price(arch), seed=0)
         for budget in self._limits:
             self.policy.check_budget(budget)
 
     def load(self, checkpoint: str | os.PathLike) -> None:
-        """Take over what the sampler has learned."""
+        """Load the trained sampler."""
         self.policy.load_file(checkpoint)
 
     @property
     def max_candidates(self) -> int:
-        """As many as asked for, per budget."""
+        """Number of candidates per budget, times the number of budgets."""
         return self.num_candidates * len(self._limits)
 
     def settings(self) -> dict[str, Any]:
-        """The budgets, the number of candidates and what the sampler has learned."""
+        """The budgets, the number of candidates and a digest of the trained sampler."""
         return {**super().settings(), 'sampler': digest_weights(self.policy.policy)}
 
     def ask(self, rng: np.random.Generator) -> list[Proposal]:
         """Draw for each budget.
 
         Raises:
-            VitnasError: No budget has any.
+            VitnasError: No budget has an architecture.
         """
         made: dict[Arch, Proposal] = {}
         for budget in self._limits:
@@ -108,7 +108,7 @@ class Policy(SearchAlgorithm):
 
     @torch.no_grad()
     def _draw(self, budget: float, rng: np.random.Generator, made: dict[Arch, Proposal]) -> list[Arch]:
-        """Different architectures within a budget that are not drawn yet, in a bounded number of draws."""
+        """Draw different architectures within a budget that are not drawn yet, in a bounded number of draws."""
         found: dict[Arch, None] = {}
         for _ in range(_DRAWS):
             for arch in self.policy.draw([budget] * self.num_candidates, rng).archs:
@@ -120,7 +120,7 @@ class Policy(SearchAlgorithm):
         return list(found)
 
     def texts(self) -> dict[str, str]:
-        """The best architecture under each of several budgets."""
+        """Files with the best architecture under each of several budgets."""
         found = {}
         for budget in self._limits if len(self._limits) > 1 else ():
             within = ranked(candidate for candidate in self.history if candidate.cost['macs'] <= budget)
@@ -138,7 +138,7 @@ def budget_name(budget: float) -> str:
 
 
 def _read_budgets(budgets: Any) -> tuple[float, ...]:
-    """Different budgets, smallest first."""
+    """Return different budgets, smallest first."""
     found = tuple(budgets) if isinstance(budgets, (list, tuple)) else (budgets,)
     if not found or any(isinstance(b, bool) or not isinstance(b, (int, float)) or not b > 0 for b in found):
         raise VitnasError(f'`budgets` should be a number of MACs above 0, or several, but got {budgets!r}')

@@ -1,4 +1,4 @@
-"""Predictor-guided search: score some, learn to predict, evolve on predictions, score their front (NASViT)."""
+"""Predictor-guided search: score some, fit a predictor, evolve on predictions, score their front (NASViT)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .base import Proposal, SearchAlgorithm
 class Predictor(SearchAlgorithm):
     """NASViT's search of the accuracy-cost front (App. C.1, Algorithm 2).
 
-    The first round scores random architectures, to which a random forest is fitted. An evolution then looks for the
-    front of *predicted* score and cost: in each of its rounds the parents are the non-dominated of all architectures
-    so far, then the non-dominated of the others, until there are enough; their mutations and crossovers are
-    predicted. The second and last round of the search scores the predicted front. It leaves ``predictor.json`` and
-    ``predictor.png`` besides what every search leaves; ``pareto.json`` is of ``cost``.
+    The first round scores random architectures and fits a random forest to them. An evolution then looks for the front
+    of *predicted* score and cost. The parents of each of its rounds are the non-dominated architectures so far, then
+    the non-dominated of the others, until there are enough; their mutations and crossovers are predicted. The second
+    and last round of the search scores the predicted front. The search writes ``predictor.json`` and
+    ``predictor.png`` besides the usual files; ``pareto.json`` is the front of score and ``cost``.
 
     Args:
-        num_samples: Random architectures that are scored. Defaults to 1024.
-        num_final: Architectures of the predicted front that are scored at most, spread evenly over the cost, both
+        num_samples: Number of random architectures to score. Defaults to 1024.
+        num_final: Largest number of architectures of the predicted front to score, spread evenly over the cost, both
             ends included; those scored before do not count. Defaults to 128.
         cost: ``'macs'``, ``'params'`` or, with a ``latency_table``, ``'latency'``. Defaults to 'macs'.
         trees: Trees of the forest. Defaults to 100.
@@ -42,11 +42,11 @@ class Predictor(SearchAlgorithm):
         mutations: Mutations wanted per round. Defaults to 128.
         crossovers: Crossovers wanted per round. Defaults to 128.
         rounds: Rounds of the evolution; it ends early when a round finds nothing new. Defaults to 40.
-        mutation_prob: One chance to redraw a dimension, or one per kind of dimension, as
+        mutation_prob: One probability to redraw a dimension, or one per kind of dimension, as
             :meth:`~vitnas_core.spaces.SearchSpace.mutate` takes it. Defaults to 0.1.
 
     Raises:
-        VitnasError: A number is out of range, or the cost is not known.
+        VitnasError: A number is out of range, or the cost is unknown.
     """
 
     num_samples: int = 1024
@@ -67,7 +67,7 @@ class Predictor(SearchAlgorithm):
         check_cost(self.cost)
 
     def setup(self, space: FeasibleSpace) -> None:
-        """Start a search; refuse chances that the space does not know, and a latency that nothing gives."""
+        """Start a search; refuse unknown mutation probabilities, and latency without a latency table."""
         super().setup(space)
         check_chances(self.mutation_prob, space)
         check_priced(self.cost, space)
@@ -77,7 +77,7 @@ class Predictor(SearchAlgorithm):
 
     @property
     def max_candidates(self) -> int:
-        """The random ones and the largest front."""
+        """Number of random architectures and of the largest front."""
         return self.num_samples + self.num_final
 
     @property
@@ -96,7 +96,7 @@ class Predictor(SearchAlgorithm):
         return [Proposal(arch) for arch in front]
 
     def _evolve(self, forest: ForestPredictor, known: Sequence[Arch], rng: np.random.Generator) -> list[Arch]:
-        """The predicted front, cheapest first, without what is scored already."""
+        """Return the predicted front, cheapest first, without architectures that are already scored."""
         archs, scores, costs = list(known), forest.predict(known), self._costs(known)
         seen = set(archs)
         for _ in range(self.rounds):
@@ -121,7 +121,7 @@ class Predictor(SearchAlgorithm):
         return np.array([getattr(self.space.price(arch), self.cost) for arch in archs], dtype=float)
 
     def remarks(self) -> dict[str, str]:
-        """How good the forest is, and how often it was asked."""
+        """Quality of the forest, and number of its predictions."""
         if self.validation is None:
             return {}
         return {'prediction': f'{self.validation}, {self.num_predicted:,} architectures predicted'}
@@ -145,6 +145,6 @@ class Predictor(SearchAlgorithm):
 
     @staticmethod
     def _pairs(forest: ForestPredictor, candidates: Sequence[Candidate]) -> list[tuple[float, float]]:
-        """Measured and predicted scores."""
+        """Pairs of measured and predicted scores."""
         predicted = forest.predict([candidate.arch for candidate in candidates])
         return [(candidate.score, float(score)) for candidate, score in zip(candidates, predicted)]

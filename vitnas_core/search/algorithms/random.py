@@ -38,12 +38,12 @@ class Random(SearchAlgorithm):
 
     @property
     def max_rounds(self) -> int:
-        """Rounds of fifty candidates."""
+        """Number of rounds, each of fifty candidates."""
         return math.ceil(self.num_candidates / _ROUND)
 
     @property
     def max_candidates(self) -> int:
-        """As many as asked for."""
+        """Number of candidates."""
         return self.num_candidates
 
     def ask(self, rng: np.random.Generator) -> list[Proposal]:

@@ -43,12 +43,12 @@ class TrainingRule(ABC):
 
         Args:
             model: The model, perhaps wrapped for distributed training.
-            batch: What the data loader gave.
-            archs: What the sampler drew; the same on every rank.
+            batch: A batch from the data loader.
+            archs: Architectures from the sampler, the same on every rank.
             optim_wrapper: Accumulates, clips, scales and updates.
 
         Returns:
-            What is logged.
+            Values to log.
         """
 
     def objective(self, model: Any, data: Any) -> Callable[[Arch], Tensor]:

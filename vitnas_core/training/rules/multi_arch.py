@@ -66,7 +66,7 @@ class MultiArch(TrainingRule):
 
     def step(self, model: Any, batch: Any, archs: list[Arch], optim_wrapper: OptimWrapper) -> dict[str, Tensor]:
         """Run one ordinary training step, with the batch split among the architectures of this process."""
-        # As mm's samplers deal out images: interleaved samples get the same architectures on any number of processes.
+        # Like images in mm's samplers: interleaved samples get the same architectures on any number of processes.
         own = archs[get_rank() :: get_world_size()]
         self._check_batch(batch, len(own))
         self.backbone.set_archs(own, self.way, self.interleaved)

@@ -29,10 +29,10 @@ class ArchSampler(ABC):
     """Number of architectures per step."""
 
     largest_first = False
-    """Whether the first one is always the largest, which in-place distillation needs."""
+    """True if the first one is always the largest, which in-place distillation needs."""
 
     any_space = True
-    """Whether it can draw from any space, e.g. from the part that a warm-up has opened."""
+    """True if it can draw from any space, e.g. from the part that a warm-up has opened."""
 
     def bind(self, space: SearchSpace, price: Pricing, seed: int) -> None:  # noqa: B027  (most need nothing)
         """Get ready for a space; called once, when the loop is built.

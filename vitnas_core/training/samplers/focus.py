@@ -150,7 +150,7 @@ class FocusSampler(ArchSampler):
         if not self.low <= budget <= self.high:
             raise VitnasError(
                 f'a budget of {self.space.name or self.space.family} should be from {self.low:.6g} to {self.high:.6g} '
-                f'MACs, what its architectures cost, but got {budget:.6g}'
+                f'MACs, the range of its architectures, but got {budget:.6g}'
             )
 
     def _places(self, budgets: Sequence[float]) -> Tensor:

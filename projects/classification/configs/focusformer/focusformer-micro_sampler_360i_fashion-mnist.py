@@ -1,4 +1,4 @@
-"""Train a sampler on a finished supernet, however that was trained; about a minute on one core.
+"""Train a sampler on any finished supernet; about a minute on one core.
 
 For another supernet: ``--cfg-options load_from=FILE``. A search with the sampler reads the result.
 """

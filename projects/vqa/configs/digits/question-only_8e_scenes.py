@@ -1,4 +1,4 @@
-"""The same model without images: how far do the questions alone lead?"""
+"""The same model without images: the accuracy that the questions alone allow."""
 
 _base_ = './s3-micro_8e_scenes.py'
 

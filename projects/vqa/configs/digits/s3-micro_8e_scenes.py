@@ -1,7 +1,7 @@
-"""A VQA model on a micro S3 searched on single digits, for questions about scenes of them.
+"""A VQA model with a micro S3 searched on single digits, for questions about scenes of digits.
 
-Make the questions by ``python projects/vqa/tools/make_scenes_vqa.py``. Start from random weights instead of the
-searched backbone's by ``--cfg-options model.backbone.init_cfg=None``.
+Make the questions with ``python projects/vqa/tools/make_scenes_vqa.py``. To start from random weights instead of the
+searched backbone's: ``--cfg-options model.backbone.init_cfg=None``.
 """
 
 _base_ = [

@@ -1,6 +1,6 @@
 """VQA v2 with S3-T: the setting of its paper (arXiv 2111.14725, App. C), SOHO without its visual dictionary.
 
-Put BERT's vocabulary and weights into ``data/bert/vocab.txt`` and ``data/bert/model.safetensors``. Weights of the
+Put BERT's vocabulary and weights into ``data/bert/vocab.txt`` and ``data/bert/model.safetensors``. For weights of the
 backbone: ``--cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE``.
 """
 
