@@ -9,7 +9,7 @@ from mmengine.config import Config
 from mmengine.hooks import EMAHook
 from mmengine.registry import HOOKS as MM_HOOKS
 
-from ..registry import LOOPS
+from ..registry import LOOPS, class_of
 from .loop import SearchLoop
 
 _VALIDATION = ('param_scheduler', 'val_dataloader', 'val_cfg', 'val_evaluator')
@@ -18,7 +18,8 @@ _TRAINING_HOOKS = 'vitnas_core.training.'
 
 def is_search(cfg: Config) -> bool:
     """Return whether the loop of a config is a search."""
-    loop = LOOPS.get((cfg.get('train_cfg') or {}).get('type') or 'EpochBasedTrainLoop')
+    train_cfg = cfg.get('train_cfg')
+    loop = class_of(LOOPS, train_cfg) if isinstance(train_cfg, Mapping) else None
     return isinstance(loop, type) and issubclass(loop, SearchLoop)
 
 
@@ -39,6 +40,5 @@ def leave_out_training(cfg: Config) -> None:
 
 def _trains(hook: Any) -> bool:
     """Return whether a hook is only useful in training."""
-    kind = hook.get('type') if isinstance(hook, Mapping) else type(hook)
-    found = MM_HOOKS.get(kind) if isinstance(kind, str) else kind
+    found = class_of(MM_HOOKS, hook)
     return isinstance(found, type) and (found.__module__.startswith(_TRAINING_HOOKS) or issubclass(found, EMAHook))
