@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mmdet.datasets import transforms as mmdet_transforms
 from torch import nn
 
 from vitnas_core.errors import VitnasError
@@ -33,6 +34,8 @@ def images(*pipeline: dict[str, Any]) -> dict[str, Any]:
         ([dict(type='ResizeEdge', scale=256), dict(type='CenterCrop', crop_size=224)], 224),
         ([dict(type='Resize', scale=64), dict(type='RandomCrop', crop_size=(48, 56))], (48, 56)),
         ([dict(type='Resize', scale=(64, 48), keep_ratio=True), dict(type='Pad', size=(64, 48))], (48, 64)),
+        ([dict(type='mmdet.RandomCrop', crop_size=(56, 48))], (48, 56)),  # (width, height)
+        ([dict(type=mmdet_transforms.RandomCrop, crop_size=(56, 48), crop_type='absolute')], (48, 56)),
         ([dict(type='RandomGrayscale'), dict(type='vitnas.DrawDigit', size=56)], 56),
         ([], 28),  # of the size that they are read at, the backbone's config says which
     ],
@@ -49,6 +52,9 @@ def test_the_last_transform_that_fixes_a_size_counts(transforms: list[dict[str, 
         [dict(type='Resize', scale=(128, 96), keep_ratio=True)],
         [dict(type='Resize', scale=32), dict(type='ResizeEdge', scale=64)],
         [dict(type='Resize', scale=32), dict(type='RandomApply', transforms=[dict(type='Resize', scale=48)])],
+        [dict(type='mmdet.RandomCrop', crop_size=(0.3, 0.3), crop_type='relative_range')],
+        [dict(type='mmdet.RandomCrop', crop_size=(0.3, 0.3), crop_type='relative')],
+        [dict(type='mmdet.RandomCrop', crop_size=(384, 600), crop_type='absolute_range')],
         [],
     ],
 )

@@ -16,6 +16,7 @@ from ..spaces import Arch
 from ..utils import checks
 
 # Transforms that give every image the same size: name of the size argument; True if its pairs are (height, width).
+# mmdet's RandomCrop has (width, height).
 _FIXING = {
     'Resize': ('scale', False),
     'CenterCrop': ('crop_size', False),
@@ -115,12 +116,19 @@ def _last_size(pipeline: Iterable[Any]) -> tuple[int, int] | str:
     size: tuple[int, int] | str = AS_READ
     for transform in (one for one in pipeline if isinstance(one, Mapping)):
         kind = transform.get('type')
-        name = kind.rpartition('.')[2] if isinstance(kind, str) else getattr(kind, '__name__', '')
+        path = kind if isinstance(kind, str) else f'{getattr(kind, "__module__", "")}.{getattr(kind, "__name__", "")}'
+        name = path.rpartition('.')[2]
         key, height_first = _FIXING.get(name, ('', True))
-        value = None if transform.get('keep_ratio') else transform.get(key)
+        value = None if _varies(transform) else transform.get(key)
         if isinstance(value, (int, list, tuple)):
-            height, width = checks.size(key, value)
-            size = (height, width) if height_first else (width, height)
+            first, second = checks.size(key, value)
+            of_mmdet = name == 'RandomCrop' and (path.startswith('mmdet.') or 'crop_type' in transform)
+            size = (first, second) if height_first and not of_mmdet else (second, first)
         elif _CHANGING.search(name) or 'transforms' in transform:
             size = MANY
     return size
+
+
+def _varies(transform: Mapping[str, Any]) -> bool:
+    """Whether a transform gives several sizes, whatever size it names: mmdet's ``RandomCrop`` has such crop types."""
+    return bool(transform.get('keep_ratio')) or transform.get('crop_type', 'absolute') != 'absolute'
