@@ -165,5 +165,5 @@ def _last_size(pipeline: Iterable[Any]) -> tuple[int, int] | str:
 
 
 def _varies(transform: Mapping[str, Any]) -> bool:
-    """Whether a transform gives several sizes, whatever size it names: mmdet's ``RandomCrop`` has such crop types."""
+    """Return whether a transform gives several sizes, whatever size it names, as some types of mmdet's crops do."""
     return bool(transform.get('keep_ratio')) or transform.get('crop_type', 'absolute') != 'absolute'
