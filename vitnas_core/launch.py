@@ -55,5 +55,5 @@ def make_runner(cfg: Config) -> Any:
     if 'runner_type' not in cfg:
         return Runner.from_cfg(cfg)
     if cfg.launcher != 'none' and not is_distributed():  # mmengine's own runner does it by itself
-        init_dist(cfg.launcher, **cfg.get('env_cfg', {}).get('dist_cfg', {}))
+        init_dist(cfg.launcher, **((cfg.get('env_cfg') or {}).get('dist_cfg') or {}))
     return RUNNERS.build(cfg)
