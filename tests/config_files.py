@@ -35,6 +35,7 @@ VQA = [stem for stem, path in CONFIGS.items() if 'vqa' in path.parts]
 SMALL_SEARCH: dict[str, dict[str, Any]] = {
     'EvolutionSearchLoop': dict(population=2, initial=2, parents=1, generations=1, mutations=1, crossovers=1),
     'NSGA2SearchLoop': dict(population=2, parents=1, generations=1),
+    'SuccessiveHalvingLoop': dict(num_candidates=2),
     'SamplerSearchLoop': dict(num_candidates=2),
     'PredictorSearchLoop': dict(
         num_samples=4, num_final=2, trees=2, parents=2, mutations=2, crossovers=2, rounds=1, recalibrate=1

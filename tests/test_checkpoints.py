@@ -122,8 +122,9 @@ def test_what_does_not_fit_leaves_the_model(model: nn.Module, tmp_path: Path) ->
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match='there is no checkpoint file .*nope.pth'):
+    with pytest.raises(CheckpointError, match='there is no checkpoint file .*nope.pth') as caught:
         load_file(tmp_path / 'nope.pth')
+    assert isinstance(caught.value, FileNotFoundError)
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())

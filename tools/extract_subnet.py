@@ -135,12 +135,12 @@ def main(args: list[str] | None = None) -> nn.Module:
     if not options.recalibrate and elastic_norms(model):
         print('its batch norms keep the statistics of the supernet, which mix all architectures: see --recalibrate')
     print(f"its features equal the supernet's bit for bit; the outputs differ by {difference:.1e} of the largest")
-    kind = cfg.model.backbone.type if 'backbone' in cfg.model else type(backbone).__name__
     print('use this in the config of the fixed network, with the other backbone arguments as in the supernet:')
     resolved = {name: backbone.settings[name] for name in backbone.resolved_settings}
     more = ''.join(f'{name}={value!r}, ' for name, value in resolved.items() if value is not None)
     print(
-        f"  backbone=dict(type='{kind}', arch='{options.out / 'arch.json'}', {more}init_cfg=dict(type='Pretrained', "
+        f"  backbone=dict(type='vitnas.{type(backbone).__name__}', arch='{options.out / 'arch.json'}', {more}"
+        f"init_cfg=dict(type='Pretrained', "
         f"checkpoint='{options.out / 'weights.safetensors'}'))"
     )
     print(f"or, for the weights of the whole model: load_from = '{options.out / 'weights.safetensors'}'")

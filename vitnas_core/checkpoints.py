@@ -20,7 +20,7 @@ from safetensors.torch import load_file as _load_safetensors
 from torch import Tensor, nn
 
 from .elastic import cut
-from .errors import CheckpointError
+from .errors import CheckpointError, CheckpointNotFoundError
 
 # torch's message about a file that wants to call something, without the advice around it.
 _ASKED_FOR = re.compile(r'(?:unsupported global:?(?: GLOBAL)?|unsupported class|asks for) (\S+)', re.IGNORECASE)
@@ -37,12 +37,13 @@ def read(path: str | os.PathLike, map_location: Any = 'cpu') -> Any:
         map_location: As in :func:`torch.load`, for the former.
 
     Raises:
-        CheckpointError: The file is missing, damaged, or holds more than weights and numbers; nothing in it is
-            executed.
+        CheckpointNotFoundError: The file is missing.
+        CheckpointError: The file is damaged, or holds more than weights and numbers; nothing in it is executed.
+        RuntimeError: torch's own, if the file is fine but this machine lacks the device.
     """
     path = Path(path).expanduser()
     if not path.is_file():
-        raise CheckpointError(f'there is no checkpoint file {path}')
+        raise CheckpointNotFoundError(f'there is no checkpoint file {path}')
     try:
         if path.suffix == '.safetensors':
             with safe_open(path, 'pt') as file:
@@ -58,6 +59,9 @@ def read(path: str | os.PathLike, map_location: Any = 'cpu') -> Any:
             ) from None
         raise CheckpointError(f'{path} is damaged, or no checkpoint (it is no pickle of weights)') from None
     except Exception as err:  # garbage makes the readers fail in every way
+        if map_location != 'cpu':
+            read(path)  # raises unless only the device is at fault
+            raise
         raise CheckpointError(f'{path} is damaged, or no checkpoint ({_first_line(err)})') from None
 
 

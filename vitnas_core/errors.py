@@ -21,5 +21,9 @@ class CheckpointError(VitnasError):
     """A weight file is of the wrong family, size or format."""
 
 
+class CheckpointNotFoundError(CheckpointError, FileNotFoundError):
+    """A weight file is missing."""
+
+
 class DatasetError(VitnasError):
     """A dataset cannot be split or used as asked."""

@@ -44,16 +44,16 @@ def read_config(options: argparse.Namespace) -> Config:
 def make_runner(cfg: Config) -> Any:
     """Build the runner; distributed training works on CPUs, too.
 
-    ``runner_type`` selects another runner than mmengine's, as everywhere in mm. A search ignores what its config
-    inherits from the training of the supernet.
+    ``runner_type`` selects another runner than mmengine's, as everywhere in mm. A search and the training of a sampler
+    ignore what their configs inherit from the training of the supernet
+    (:func:`~vitnas_core.search.config.leave_out_training`).
     """
-    from .search.config import is_search, leave_out_training  # which imports this module, for the space search
+    from .search.config import leave_out_training  # which imports this module, for the space search
 
-    if is_search(cfg):
-        leave_out_training(cfg)
+    leave_out_training(cfg)
     start_on_cpus(cfg)
     if 'runner_type' not in cfg:
         return Runner.from_cfg(cfg)
     if cfg.launcher != 'none' and not is_distributed():  # mmengine's own runner does it by itself
-        init_dist(cfg.launcher, **cfg.get('env_cfg', {}).get('dist_cfg', {}))
+        init_dist(cfg.launcher, **((cfg.get('env_cfg') or {}).get('dist_cfg') or {}))
     return RUNNERS.build(cfg)

@@ -4,8 +4,9 @@
 ``custom_imports = dict(imports=['vitnas_core'])``; the module that holds the part is imported on first use.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from mmengine import registry as mm
 
@@ -50,3 +51,19 @@ RULES = OwnRegistry('training rule', scope='vitnas', locations=['vitnas_core.tra
 CONFLICTS = OwnRegistry('gradient conflict', scope='vitnas', locations=['vitnas_core.training.projection'])
 ALGORITHMS = OwnRegistry('search algorithm', scope='vitnas', locations=['vitnas_core.search.algorithms'])
 WORKERS = OwnRegistry('workers', scope='vitnas', locations=['vitnas_core.workers'])
+
+
+def class_of(registry: mm.Registry, config: Any) -> Any:
+    """Return the class that a config's ``type`` means: a name, or the class itself, as in pure-Python configs.
+
+    Args:
+        registry: The registry of the name.
+        config: The config. An object stands for its own class.
+
+    Returns:
+        The class, or a function that builds such an object; None if the config has no ``type`` or its name is unknown.
+    """
+    if not isinstance(config, Mapping):
+        return type(config)
+    kind = config.get('type')
+    return registry.get(kind) if isinstance(kind, str) else kind

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import copy
-import functools
 import hashlib
 import json
 import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ from projects.studies.studylib.plan import Step, Study, StudyError
 from projects.studies.studylib.results import list_jobs
 from projects.studies.studylib.truth import TrueArch, Truth, choose_archs
 from vitnas_core import zoo
+from vitnas_core.backbones import ElasticBackbone
 from vitnas_core.costs import Cost
 from vitnas_core.errors import VitnasError
-from vitnas_core.model_configs import fixed_config, priced_classes
-from vitnas_core.registry import MODELS
+from vitnas_core.evaluation.pricing import pricer
+from vitnas_core.model_configs import backbone_of, fixed_config
 from vitnas_core.spaces import Arch
 
 
@@ -39,6 +41,7 @@ def parse_args(args: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('config', type=Path, help='recipe')
     parser.add_argument('--space', help="zoo name or file of a space; defaults to the recipe's")
+    parser.add_argument('--input-size', type=int, help="image side for costs; defaults to that of the recipe's images")
     parser.add_argument('--num', type=int, default=20, help='number of architectures; defaults to 20')
     parser.add_argument('--seed', type=int, default=0, help='seed of the draw; defaults to 0')
     parser.add_argument('--seeds', type=int, nargs='+', default=[0], help='seeds of the trainings; defaults to 0')
@@ -61,6 +64,20 @@ def read_model(config: Config, space: str | None) -> dict[str, Any]:
     if 'space' not in model.get('backbone', {}):
         raise StudyError('model.backbone of the recipe has no space; give one by --space')
     return model
+
+
+def make_price(
+    config: Config, model: Mapping[str, Any], backbone: ElasticBackbone, input_size: int | None = None
+) -> Callable[[Arch], Cost]:
+    """Return a function that prices architectures for the images and the head of a recipe.
+
+    Args:
+        config: The recipe.
+        model: Its model, with the space.
+        backbone: The backbone of the model.
+        input_size: Image side. Defaults to None: that of the recipe's images.
+    """
+    return partial(pricer({**config, 'model': model}, backbone.price), size=input_size)
 
 
 def recipe_digest(config: Config) -> str:
@@ -96,10 +113,8 @@ def make_truth(options: argparse.Namespace) -> int:
     if options.out.is_file() and Truth.from_file(options.out).recipe != recipe:
         raise StudyError(f'{options.out} was made by another recipe; give another --out, or remove it')
     model = read_model(config, options.space)
-    backbone = MODELS.build(copy.deepcopy(model['backbone']))
-    price = functools.partial(
-        backbone.price, input_size=backbone.settings['img_size'], num_classes=priced_classes(model)
-    )
+    backbone = backbone_of(model)
+    price = make_price(config, model, backbone, options.input_size)
     archs = choose_archs(backbone.space, price, options.num, np.random.default_rng(options.seed))
     runs = {}
     for arch in archs:

@@ -1,6 +1,7 @@
 """Detectors train in bfloat16: operators that mmcv and mmdet lack in it run in float32."""
 
 import sys
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -47,6 +48,22 @@ def test_bfloat16_is_pooled_in_float32(mended):
     expected, wanted = pool(features.detach().float().requires_grad_(), rois)
     assert (output.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
     assert torch.equal(output, expected) and torch.equal(gradient, wanted.bfloat16())
+
+
+class Pair(NamedTuple):
+    """A named tuple, as models of other projects return."""
+
+    maps: torch.Tensor
+    names: tuple[str, ...]
+
+
+def test_containers_keep_their_type():
+    value = torch.ones(2, dtype=torch.bfloat16)
+    seen = bfloat16._without_bfloat16(lambda *args, **kwargs: (args, kwargs))
+    (pair, pairs), others = seen(Pair(value, ('a',)), [value, 3], size=torch.Size((2, 3)))
+    assert type(pair) is Pair and pair.maps.dtype == pairs[0].dtype == torch.float32
+    assert pair.names == ('a',) and pairs[1] == 3
+    assert type(pairs) is list and type(others['size']) is torch.Size and others['size'] == (2, 3)
 
 
 @pytest.mark.parametrize('kind', [torch.float16, torch.float32, torch.float64])

@@ -69,6 +69,23 @@ def hostile(marker):
     }
 
 
+def test_errors_that_stock_code_expects_stay(tmp_path):
+    with pytest.raises(FileNotFoundError, match='nope.pth'):
+        load_checkpoint(torch.nn.Linear(1, 1), str(tmp_path / 'nope.pth'))
+    path = tmp_path / 'a.pth'
+    torch.save(checkpoint(), path)
+    nowhere = 'cuda:99'  # no machine has it
+    with pytest.raises(RuntimeError, match='deserialize object on') as before:
+        torch.load(path, map_location=nowhere)
+    with pytest.raises(RuntimeError, match='deserialize object on') as found:
+        CheckpointLoader.load_checkpoint(str(path), nowhere)
+    assert (type(found.value), str(found.value)) == (type(before.value), str(before.value))
+    path.write_bytes(path.read_bytes()[:-99])
+    for where in ('cpu', nowhere, None):
+        with pytest.raises(CheckpointError, match='is damaged, or no checkpoint'):
+            CheckpointLoader.load_checkpoint(str(path), where)
+
+
 @pytest.mark.parametrize('attack', list(hostile('')))
 def test_hostile_checkpoint_is_refused_and_runs_nothing(tmp_path, attack):
     marker, path = tmp_path / 'executed', str(tmp_path / 'evil.pth')

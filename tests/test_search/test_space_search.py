@@ -23,7 +23,7 @@ from vitnas_core.checkpoints import load_file, load_overlap
 from vitnas_core.costs import Constraint
 from vitnas_core.errors import CheckpointError, InfeasibleError, VitnasError
 from vitnas_core.launch import make_runner
-from vitnas_core.search import SpaceSearch, read_candidates
+from vitnas_core.search import Predictor, Random, SearchLoop, SpaceSearch, read_candidates
 from vitnas_core.search.space_quality import Sample, SpaceEvolution, SpaceQuality
 from vitnas_core.spaces import Arch, SearchSpace
 from vitnas_core.zoo import load_space
@@ -284,6 +284,11 @@ def test_kernels_overlap_at_their_centres(tmp_path: Path) -> None:
         (dict(search=dict(type='vitnas.RandomSearchLoop', evaluator=[])), '`search` should have `num_candidates`'),
         (dict(search='evolution'), "`search` should be the config of a search loop, .*but got 'evolution'"),
         (dict(search=dict(SEARCH, cost='latency')), '`search` has cost="latency", whose table would be of one space'),
+        (
+            dict(search=dict(type=SearchLoop, evaluator=[], algorithm=Predictor(cost='latency'))),
+            '`search` has cost="latency", whose table would be of one space',
+        ),
+        (dict(search=dict(type=SearchLoop, evaluator=[], algorithm='Random')), '`algorithm` should be the config of a'),
         (dict(search=dict(SEARCH, populaton=4)), '`search` has no setting populaton; did you mean population'),
         (dict(search=dict(SEARCH, evaluator=dict(type='Acuracy'))), '`search.evaluator` cannot be built: .*Acuracy'),
         (dict(evolution=dict(steps=None)), '`steps` should be a dict of numbers by dimension, but got None'),
@@ -299,6 +304,13 @@ def test_what_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) 
     with pytest.raises(VitnasError, match=message):
         make_runner(config(tmp_path / 'run', **changes))
     assert not (tmp_path / 'run').exists()
+
+
+def test_loop_and_algorithm_may_be_a_class_and_an_object(tmp_path: Path) -> None:
+    search = dict(type=SearchLoop, evaluator=dict(type='mmpretrain.Accuracy'), algorithm=Random(num_candidates=3))
+    folder = tmp_path / 'run'
+    assert run(config(folder, iterations=0, num_samples=2, search=search)) == FAMILIES['s3'].space
+    assert len(read_candidates(folder / 'step_0/search/history.jsonl')) == 3
 
 
 def test_configs_that_cannot_run(tmp_path: Path) -> None:

@@ -60,6 +60,15 @@ def run(files: Path, *more: str, checkpoint: str = 'supernet.pth', arch: str = '
     return extract_subnet.main([*paths, '--out', str(files / 'out'), *more])
 
 
+def test_a_config_may_give_the_backbone_as_a_class(files: Path, capsys: pytest.CaptureFixture) -> None:
+    """As pure-Python configs do; what is printed fits any config."""
+    config = files / 'config.py'
+    text = config.read_text().replace("'vitnas.AutoFormer'", 'AutoFormer')
+    config.write_text(f'from vitnas_core.backbones import AutoFormer\n{text}')
+    run(files)
+    assert printed_backbone(capsys.readouterr().out)['type'] == 'vitnas.AutoFormer'
+
+
 def test_the_files_make_the_same_network(files: Path, capsys: pytest.CaptureFixture) -> None:
     extracted = run(files, '--pth')
     out = capsys.readouterr().out

@@ -51,5 +51,6 @@ def _without_bfloat16(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _to_float32(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return type(value)(_to_float32(one) for one in value)
+        converted = map(_to_float32, value)
+        return type(value)(*converted) if hasattr(value, '_fields') else type(value)(converted)  # named tuples, others
     return value.float() if isinstance(value, torch.Tensor) and value.dtype == torch.bfloat16 else value

@@ -19,6 +19,6 @@ def start_on_cpus(cfg: Config) -> None:
         return
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group('gloo')
-    unused = cfg.get('find_unused_parameters', False)
+    unused, given = cfg.get('find_unused_parameters', False), cfg.get('model_wrapper_cfg') or {}
     wrapper = dict(type='MMDistributedDataParallel', broadcast_buffers=False, find_unused_parameters=unused)
-    cfg.model_wrapper_cfg = {**wrapper, **cfg.get('model_wrapper_cfg', {}), 'device_ids': None}
+    cfg.model_wrapper_cfg = {**wrapper, **given, 'device_ids': None}

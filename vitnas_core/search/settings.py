@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import VitnasError
-from ..registry import ALGORITHMS
+from ..registry import ALGORITHMS, class_of
 from .algorithms import SearchAlgorithm
 
 
@@ -32,8 +32,7 @@ def algorithm_class(config: Any) -> type[SearchAlgorithm]:
     Raises:
         VitnasError: The config is not that of an algorithm.
     """
-    kind = config.get('type') if isinstance(config, Mapping) else None
-    found = ALGORITHMS.get(kind) if isinstance(kind, str) else kind
+    found = class_of(ALGORITHMS, config) if isinstance(config, Mapping) else None
     if not isinstance(found, type) or not issubclass(found, SearchAlgorithm):
         raise VitnasError(
             f'`algorithm` should be the config of a search algorithm, e.g. dict(type="vitnas.Evolution", …), but got '

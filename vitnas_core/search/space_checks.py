@@ -12,7 +12,8 @@ from mmengine.registry import DefaultScope
 
 from ..datasets.checks import check_not_test_set
 from ..errors import VitnasError
-from ..registry import LOOPS
+from ..registry import LOOPS, class_of
+from .algorithms import SearchAlgorithm
 from .loop import SearchLoop
 from .settings import algorithm_class, check_names
 
@@ -23,8 +24,7 @@ def check_search(search: Any) -> None:
     Raises:
         VitnasError: The config is not that of a search loop, or a setting is unknown or missing.
     """
-    kind = search.get('type') if isinstance(search, Mapping) else None
-    loop = LOOPS.get(kind) if isinstance(kind, str) else kind
+    loop = class_of(LOOPS, search) if isinstance(search, Mapping) else None
     if not isinstance(loop, type) or not issubclass(loop, SearchLoop):
         raise VitnasError(
             f'`search` should be the config of a search loop, e.g. dict(type="vitnas.EvolutionSearchLoop", …), but got '
@@ -32,11 +32,12 @@ def check_search(search: Any) -> None:
         )
     if 'latency_table' in search:
         raise VitnasError('`search` has a latency_table, which is of one space; limit macs or params instead')
-    if 'latency' in (search.get('cost'), (search.get('algorithm') or {}).get('cost')):
+    algorithm = search.get('algorithm')  # a config or an object
+    own_cost = algorithm.get('cost') if isinstance(algorithm, Mapping) else getattr(algorithm, 'cost', None)
+    if 'latency' in (search.get('cost'), own_cost):
         raise VitnasError('`search` has cost="latency", whose table would be of one space; give macs or params instead')
     check_names(search, loop.takes(), '`search`')
-    if 'algorithm' in search:
-        algorithm = search['algorithm']
+    if 'algorithm' in search and not isinstance(algorithm, SearchAlgorithm):
         check_names(algorithm, algorithm_class(algorithm).fields(), '`search.algorithm`')
 
 

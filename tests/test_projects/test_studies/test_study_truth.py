@@ -16,7 +16,8 @@ from projects.studies.studylib.plan import ROOT, StudyError
 from projects.studies.studylib.scoring import Supernet, compare, rank
 from projects.studies.studylib.statistics import paired_difference, score_ranking, summarize
 from projects.studies.studylib.truth import TrueArch, Truth, choose_archs
-from projects.studies.truth import read_model, recipe_digest
+from projects.studies.truth import make_price, read_model, recipe_digest
+from tests.families import BACKBONES, FAMILIES
 from tools.dataset_converters import fashion_mnist
 from vitnas_core import zoo
 from vitnas_core.backbones import AutoFormer
@@ -108,6 +109,20 @@ def test_a_recipe_is_named_without_its_architecture() -> None:
     del config.model.backbone['space']
     with pytest.raises(StudyError, match='has no space; give one by --space'):
         read_model(config, None)
+
+
+@pytest.mark.parametrize('name', BACKBONES)
+def test_costs_of_a_recipe_are_those_of_its_images(name: str) -> None:
+    """Whatever its family, also one without ``img_size``."""
+    family, config = FAMILIES[name], search_config()
+    config.model.backbone = dict(type=family.cls, space=family.space.to_dict(), **family.settings)
+    pipeline = [dict(type='Resize', scale=family.image), dict(type='PackInputs')]
+    config.train_dataloader.dataset.dataset.pipeline = pipeline
+    model = read_model(config, None)
+    backbone, arch = family.elastic(), family.space.smallest()
+    assert make_price(config, model, backbone)(arch) == backbone.price(arch, family.image, 10)
+    with pytest.raises(VitnasError, match='`input_size` is 9, but the pipeline of its images makes them'):
+        make_price(config, model, backbone, 9)(arch)
 
 
 def search_config() -> Config:

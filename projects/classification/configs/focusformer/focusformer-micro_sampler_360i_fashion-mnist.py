@@ -22,10 +22,3 @@ load_from = 'work_dirs/focusformer-micro_supernet_12e_fashion-mnist/epoch_12.pth
 
 default_hooks = dict(checkpoint=dict(by_epoch=False, interval=120, save_optimizer=False), logger=dict(interval=20))
 log_processor = dict(by_epoch=False)
-custom_hooks = []
-
-# Nothing else is trained, and the rewards replace validation.
-param_scheduler = None
-val_dataloader = None
-val_evaluator = None
-val_cfg = None

@@ -7,7 +7,6 @@ train_cfg = dict(
     type='vitnas.PredictorSearchLoop',
     evaluator=dict(type='Accuracy', topk=(1,)),
     constraint=dict(macs=(None, 3e6)),
-    input_size=32,
     num_samples=64,
     num_final=16,
     parents=32,
