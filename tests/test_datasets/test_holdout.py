@@ -57,7 +57,7 @@ def test_choice_depends_on_the_seed_and_is_even():
     for seed in range(2000):
         counts[choose_holdout(labels, None, 0.3, seed)] += 1
     assert abs(counts / 2000 - 0.3).max() < 0.05
-    uneven = np.zeros(5)  # shares of 0.6 samples each: three classes, at random, give one
+    uneven = np.zeros(5)  # 0.6 samples each: three classes, at random, give one
     for seed in range(2000):
         uneven[labels[choose_holdout(labels, None, 0.06, seed)]] += 1
     assert abs(uneven / 2000 - 0.6).max() < 0.05
