@@ -26,6 +26,7 @@ from ...costs.algebra import (
 from ...errors import ArchError, VitnasError
 from ...spaces.records import NetworkRecord, Record, StageRecord, parts, whole, word
 from ...spaces.schema import Schema
+from ...utils import checks
 
 PEG_SIDE = 3
 """Side of the convolution that encodes positions."""
@@ -133,12 +134,9 @@ def check_ratios(name: str, ratios: Sequence[int], stages: int) -> tuple[int, ..
     Raises:
         VitnasError: They are not whole numbers, or too few.
     """
-    valid = isinstance(ratios, (list, tuple)) and all(type(ratio) is int and ratio >= 1 for ratio in ratios)
-    if not valid or len(ratios) < stages:
-        raise VitnasError(
-            f'`{name}` should be whole numbers of at least 1, one for each of {stages} stages, but got {ratios!r}'
-        )
-    return tuple(ratios)
+    if not isinstance(ratios, (list, tuple)) or len(ratios) < stages:
+        raise VitnasError(f'`{name}` should have a whole number for each of {stages} stages, but got {ratios!r}')
+    return tuple(checks.whole(name, ratio) for ratio in ratios)
 
 
 def twins_cost(

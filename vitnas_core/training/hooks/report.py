@@ -22,6 +22,7 @@ from ...integration.runner import averaged_weights
 from ...model_configs import priced_classes
 from ...registry import HOOKS
 from ...spaces import Arch
+from ...utils import checks
 from ...utils.fileio import atomic_write
 from .recalibrate import RecalibrateHook
 
@@ -48,11 +49,8 @@ class SupernetReportHook(Hook):
     filename = 'supernet_report.csv'
 
     def __init__(self, interval: int = 1, num_random: int = 3) -> None:
-        if interval < 1 or num_random < 0:
-            raise VitnasError(
-                f'`interval` should be at least 1 and `num_random` at least 0, but got {interval!r} and {num_random!r}'
-            )
-        self.interval, self.num_random = interval, num_random
+        self.interval = checks.whole('interval', interval)
+        self.num_random = checks.whole('num_random', num_random, 0)
 
     def before_train(self, runner: Runner) -> None:
         """Choose the architectures and drop rows that will be written again."""
