@@ -35,8 +35,9 @@ from ...elastic import (
 from ...errors import ArchError, VitnasError
 from ...registry import MODELS
 from ...spaces import Limits
+from ...spaces.records import NetworkRecord
 from ...utils import checks
-from .arch import HEAD_DIM, PEG_SIDE, POSITIONS, SCHEMA, NetworkChoices, cost, units
+from .arch import HEAD_DIM, PEG_SIDE, POSITIONS, SCHEMA, cost, units
 
 
 class QKV(ElasticLinear):
@@ -253,7 +254,7 @@ class AutoFormer(ElasticBackbone):
         """Depth of the shallowest architecture."""
         return self.space.stages[0].depths[0]
 
-    def check_weights(self, network: NetworkChoices) -> None:
+    def check_weights(self, network: NetworkRecord) -> None:
         """Refuse depths for which the outputs were not checked, and widths without scaling vectors."""
         (stage,) = network.stages
         if len(stage.blocks) < self._fewest:
@@ -264,7 +265,7 @@ class AutoFormer(ElasticBackbone):
         for block in self.blocks if self.settings['scaling'] else ():
             SwitchableScale.check(block.get_submodule('scale_mlp'), 'stages[0].embed_dim', stage.embed_dim)
 
-    def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
+    def widths(self, network: NetworkRecord) -> Iterator[tuple[Axis, int]]:
         """Yield the axis of the tokens, and those of heads and hidden units of each block."""
         (stage,) = network.stages
         yield self.embed_axis, stage.embed_dim
