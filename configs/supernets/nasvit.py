@@ -3,7 +3,7 @@
 Configs for a dataset may set ``train_cfg.rule.teacher``. The largest architecture then learns from it, not from labels.
 """
 
-_base_ = '../_base_/default_runtime.py'
+_base_ = '../_base_/supernet_runtime.py'
 
 model = dict(
     type='ImageClassifier',
@@ -28,5 +28,3 @@ train_cfg = dict(
         conflict=dict(type='vitnas.GradientProjection', keep='subnets'),
     ),
 )
-find_unused_parameters = True  # a step uses the parameters of its architectures only
-default_hooks = dict(checkpoint=dict(interval=5))

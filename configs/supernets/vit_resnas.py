@@ -4,7 +4,7 @@ Configs for a model size set ``model.backbone.space`` and token labeling:
 ``data_preprocessor = dict(type='vitnas.TokenLabelPreprocessor', token_mix=dict(grid=4))``.
 """
 
-_base_ = '../_base_/default_runtime.py'
+_base_ = '../_base_/supernet_runtime.py'
 
 model = dict(
     type='ImageClassifier',
@@ -27,6 +27,4 @@ train_cfg = dict(
     ),
     rule=dict(type='vitnas.MultiArch'),
 )
-find_unused_parameters = True  # a step uses the parameters of its architectures only
-default_hooks = dict(checkpoint=dict(interval=5))
 custom_hooks = [dict(type='vitnas.SupernetReportHook', interval=10, num_random=3)]

@@ -49,7 +49,7 @@ below τ; beyond it, Eq. 8 steps over the optimum. Written before the first run 
 LEAST, NOISE, SAMPLES, ITERATIONS = 15.0, 1.0, 1000, 3
 """Error at all optima and standard deviation of a measured error, in percent; N and T of the paper."""
 
-SHARE, WEAK_STAGE, FACTORS = 0.95, 1, (0.0, 0.5, 1.0, 2.0, 4.0)
+FRACTION, WEAK_STAGE, FACTORS = 0.95, 1, (0.0, 0.5, 1.0, 2.0, 4.0)
 """Fraction of seeds that must improve; the stage with weak effects, and their factors."""
 
 FIRST = zoo.load_space('s3-initial')
@@ -180,7 +180,7 @@ class Summary:
     @property
     def holds(self) -> bool:
         """True if the test passes."""
-        return self.better >= SHARE * len(self.runs) and self.total().wrong == 0
+        return self.better >= FRACTION * len(self.runs) and self.total().wrong == 0
 
 
 def summarize(truth: Truth, rule: SpaceEvolution, seeds: Iterable[int], num_samples: int = SAMPLES) -> Summary:
@@ -254,7 +254,7 @@ def main(args: list[str] | None = None) -> bool:
     parser.add_argument('--rounding', choices=list(ROUNDINGS), default='floor')
     parser.add_argument('--unit', choices=['step', 'choice'], default='step')
     parser.add_argument('--samples', type=int, default=SAMPLES, help='N: architectures drawn from each space')
-    parser.add_argument('--top', type=float, default=TOP, help='top tier of SpaceEvolution: a number or a share')
+    parser.add_argument('--top', type=float, default=TOP, help='top tier of SpaceEvolution: a number or a fraction')
     parser.add_argument('--noise', type=float, default=NOISE, help='noise of a measured error, in percent')
     options = parser.parse_args(args)
     if options.seeds < 2:

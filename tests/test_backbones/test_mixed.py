@@ -87,7 +87,7 @@ def together(archs: list[Arch], way: str, interleaved: bool = False) -> Run:
 def test_equals_separate_passes(family: Family, way: str, interleaved: bool, dtype: torch.dtype) -> None:
     model, archs = make(family, dtype), draw(family, 4)
     height, width = (family.image, family.image) if interleaved else (37, 51)
-    x = torch.randn(9, 3, height, width, dtype=dtype)  # nine cannot be shared evenly among four
+    x = torch.randn(9, 3, height, width, dtype=dtype)  # nine cannot be split evenly among four
     owners = [r % 4 for r in range(9)] if interleaved else [0, 0, 0, 1, 1, 2, 2, 3, 3]
     wanted = torch.randn_like(separate(archs, owners)(model, x)) / 9
     expected, gradients = observe(model, x, separate(archs, owners), wanted)

@@ -122,8 +122,8 @@ def test_tokens_that_fill_windows_up_take_no_part() -> None:
 @pytest.mark.parametrize(
     ('settings', 'words'),
     [
-        (dict(sr_ratios=(2,)), '`sr_ratios` should be whole numbers of at least 1, one for each of 2 stages'),
-        (dict(sr_ratios=(2, 0)), '`sr_ratios` should be whole numbers of at least 1, one for each of 2 stages'),
+        (dict(sr_ratios=(2,)), '`sr_ratios` should have a whole number for each of 2 stages, but got'),
+        (dict(sr_ratios=(2, 0)), '`sr_ratios` should be a whole number of at least 1, but got 0'),
         (dict(window_size=0), '`window_size` should be a whole number of at least 1'),
         (dict(patch_size='4'), '`patch_size` should be a whole number of at least 1'),
         (dict(sharing='none'), '`sharing` should be one of ordinal, bilateral, cyclic'),

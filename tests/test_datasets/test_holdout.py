@@ -57,7 +57,7 @@ def test_choice_depends_on_the_seed_and_is_even():
     for seed in range(2000):
         counts[choose_holdout(labels, None, 0.3, seed)] += 1
     assert abs(counts / 2000 - 0.3).max() < 0.05
-    uneven = np.zeros(5)  # shares of 0.6 samples each: three classes, at random, give one
+    uneven = np.zeros(5)  # 0.6 samples each: three classes, at random, give one
     for seed in range(2000):
         uneven[labels[choose_holdout(labels, None, 0.06, seed)]] += 1
     assert abs(uneven / 2000 - 0.6).max() < 0.05
@@ -195,14 +195,14 @@ def test_samples_that_cannot_be_compared_are_refused(detection):
         ({'part': 'val', 'fraction': 0.1}, "part of vitnas.HoldOut is 'val'; it should be 'train' or 'holdout'"),
         ({}, 'exactly one of per_class and fraction, but got per_class=None and fraction=None'),
         ({'per_class': 1, 'fraction': 0.1}, 'exactly one of .* per_class=1 and fraction=0.1'),
-        ({'per_class': 0}, 'per_class of vitnas.HoldOut is 0; it should be an integer of at least 1'),
-        ({'per_class': 2.0}, 'per_class of vitnas.HoldOut is 2.0'),
-        ({'per_class': True}, 'per_class of vitnas.HoldOut is True'),
+        ({'per_class': 0}, '`per_class` should be a whole number of at least 1, but got 0'),
+        ({'per_class': 2.0}, '`per_class` should be a whole number of at least 1, but got 2.0'),
+        ({'per_class': True}, '`per_class` should be a whole number of at least 1, but got True'),
         ({'fraction': 1.0}, 'fraction of vitnas.HoldOut is 1.0; it should be a float between 0 and 1'),
         ({'fraction': 10}, 'fraction of vitnas.HoldOut is 10'),
         ({'fraction': float('nan')}, 'fraction of vitnas.HoldOut is nan'),
-        ({'fraction': 0.1, 'seed': None}, 'seed of vitnas.HoldOut is None; it should be an integer of at least 0'),
-        ({'fraction': 0.1, 'seed': -1}, 'seed of vitnas.HoldOut is -1'),
+        ({'fraction': 0.1, 'seed': None}, '`seed` should be a whole number of at least 0, but got None'),
+        ({'fraction': 0.1, 'seed': -1}, '`seed` should be a whole number of at least 0, but got -1'),
         ({'per_class': 141}, 'class 8 of Digits has 140 samples and keeps one .* at most 139'),
         ({'fraction': 1e-6}, 'would hold out 0 of the 1442 samples of Digits; both parts need at least one'),
         ({'fraction': 0.1, 'dataset': {**DIGITS, 'split': 'test'}}, "test_mode=True and split='test'"),

@@ -307,9 +307,9 @@ def test_a_link_is_followed(tmp_path):
 @pytest.mark.parametrize(
     ('wrong', 'message'),
     [
-        (dict(num_train=0), 'num_train of the scenes is 0; it should be an integer of at least 1'),
-        (dict(num_val=1.0), 'num_val of the scenes is 1.0; it should be an integer of at least 1'),
-        (dict(seed=-1), 'seed of the scenes is -1; it should be an integer of at least 0'),
+        (dict(num_train=0), '`num_train` should be a whole number of at least 1, but got 0'),
+        (dict(num_val=1.0), '`num_val` should be a whole number of at least 1, but got 1.0'),
+        (dict(seed=-1), '`seed` should be a whole number of at least 0, but got -1'),
         (dict(size=(96, 20)), r'size of the scenes is \(96, 20\); it should be a height and a width of at least 48'),
         (dict(size=96), 'size of the scenes is 96; it should be a height and a width'),
     ],

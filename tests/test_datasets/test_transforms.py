@@ -55,9 +55,9 @@ def test_strokes_are_lighter_than_what_is_behind_them(size: int) -> None:
 
 def test_refusals() -> None:
     for settings, words in (
-        (dict(size=8), 'size of DrawDigit is 8'),
-        (dict(size=56.0), 'size of DrawDigit is 56.0'),
-        (dict(seed=-1), 'seed of DrawDigit is -1'),
+        (dict(size=8), '`size` should be a whole number of at least 32, but got 8'),
+        (dict(size=56.0), '`size` should be a whole number of at least 32, but got 56.0'),
+        (dict(seed=-1), '`seed` should be a whole number of at least 0, but got -1'),
     ):
         with pytest.raises(DatasetError, match=words):
             DrawDigit(**settings)

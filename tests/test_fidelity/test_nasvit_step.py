@@ -126,5 +126,5 @@ def test_step(step: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
 
 def projected(supernet: Tensor, subnets: Tensor) -> tuple[Tensor, Tensor]:
     """The published combination of two tensors of its own layout, and their sum."""
-    share = (-(supernet * subnets).sum() / (1e-6 + (subnets * subnets).sum())).clamp(0, 2)
-    return (1 + share) * subnets + supernet, subnets + supernet
+    factor = (-(supernet * subnets).sum() / (1e-6 + (subnets * subnets).sum())).clamp(0, 2)
+    return (1 + factor) * subnets + supernet, subnets + supernet

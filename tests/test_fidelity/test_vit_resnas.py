@@ -117,7 +117,7 @@ def test_costs(name: str) -> None:
 
 
 def mixed(model: ViTRes, way: str) -> None:
-    """Share the batch of the fixtures among its architectures."""
+    """Split the batch of the fixtures among its architectures."""
     names = DATA['multi']['rows'][: DATA['multi']['num_archs']]
     assert DATA['multi']['rows'] == names * DATA['multi']['example_per_arch'] == GRADS['rows']
     model.set_archs([as_arch(CASES[name]['arch']) for name in names], way, interleaved=True)

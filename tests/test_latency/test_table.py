@@ -258,8 +258,8 @@ def test_a_real_backbone(family, clock: WallClock, rng: np.random.Generator) -> 
 @pytest.mark.parametrize(
     ('change', 'message'),
     [
-        (dict(batch_size=0), '`batch_size` should be at least 1, but got 0'),
-        (dict(rounds=0), '`rounds` should be at least 1'),
+        (dict(batch_size=0), '`batch_size` should be a whole number of at least 1, but got 0'),
+        (dict(rounds=0), '`rounds` should be a whole number of at least 1'),
         (dict(input_size=0), '`input_size` should be a whole number'),
     ],
 )

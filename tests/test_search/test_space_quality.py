@@ -277,13 +277,13 @@ def test_a_tendency_is_json() -> None:
     [
         (dict(rounding='ceil'), "`rounding` should be one of floor, symmetric, but got 'ceil'"),
         (dict(unit='percent'), "`unit` should be one of step, choice, but got 'percent'"),
-        (dict(threshold=0), '`threshold` should be a number above 0, but got 0'),
-        (dict(threshold=-0.4), '`threshold` should be a number above 0, but got -0.4'),
-        (dict(threshold=float('nan')), '`threshold` should be a number above 0, but got nan'),
-        (dict(steps=dict(depth=0)), '`steps` should be numbers above 0, but got 0 for depth'),
-        (dict(steps=dict(depth=1, width=-16)), '`steps` should be numbers above 0, but got -16 for width'),
-        (dict(steps=dict(depth=True)), '`steps` should be numbers above 0, but got True for depth'),
-        (dict(steps=dict(depth='1')), "`steps` should be numbers above 0, but got '1' for depth"),
+        (dict(threshold=0), '`threshold` should be above 0, but got 0'),
+        (dict(threshold=-0.4), '`threshold` should be above 0, but got -0.4'),
+        (dict(threshold=float('nan')), '`threshold` should be above 0, but got nan'),
+        (dict(steps=dict(depth=0)), '`steps.depth` should be above 0, but got 0'),
+        (dict(steps=dict(depth=1, width=-16)), '`steps.width` should be above 0, but got -16'),
+        (dict(steps=dict(depth=True)), '`steps.depth` should be above 0, but got True'),
+        (dict(steps=dict(depth='1')), "`steps.depth` should be above 0, but got '1'"),
     ],
 )
 def test_bad_arguments(settings: dict[str, Any], message: str) -> None:

@@ -69,8 +69,8 @@ def test_images_are_averaged_and_keep_their_type(dtype: torch.dtype, stacked: bo
 @pytest.mark.parametrize(
     ('arguments', 'words'),
     [
-        (dict(start=0, end=32), 'needs whole numbers with 0 < step <= start <= end, but got start=0'),
-        (dict(start=48, end=32), 'start=48, end=32, step=16'),
+        (dict(start=0, end=32), '`start` should be a whole number of at least 16, but got 0'),
+        (dict(start=48, end=32), '`end` should be a whole number of at least 48, but got 32'),
         (dict(start=100, end=224), '`start` and `end` should be multiples of `step`, 16, but got 100 and 224'),
     ],
 )

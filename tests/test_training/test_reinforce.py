@@ -153,7 +153,7 @@ def test_averages_are_one_a_budget_and_go_with_the_state() -> None:
         (dict(beta=-1), '`beta` should be a number of at least 0, but got -1'),
         (dict(beta='high'), "`beta` should be a number of at least 0, but got 'high'"),
         (dict(entropy=float('nan')), '`entropy` should be a number of at least 0, but got nan'),
-        (dict(num_archs=0), '`num_archs` should be a whole number above 0, but got 0'),
+        (dict(num_archs=0), '`num_archs` should be a whole number of at least 1, but got 0'),
         (dict(baseline=1.0), '`baseline` should be a decay from 0 to less than 1, or None, but got 1.0'),
     ],
 )

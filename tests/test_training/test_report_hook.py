@@ -28,7 +28,7 @@ def run(work_dir: Path, resume: bool = False, ema: bool = False, **length: int) 
 
 
 def accuracy(runner: Runner, name: str) -> float:
-    """By hand: the share of val images that the architecture names rightly."""
+    """By hand: the fraction of val images that the architecture names rightly."""
     backbone = elastic_backbone(runner.model)
     backbone.set_arch(getattr(backbone.space, name)())
     runner.model.eval()

@@ -64,7 +64,7 @@ class Step:
 
         return run
 
-    def shared(self, archs: list[Arch], way: str) -> Callable[[], None]:
+    def together(self, archs: list[Arch], way: str) -> Callable[[], None]:
         """Return a step of several architectures in one pass."""
 
         def run() -> None:
@@ -119,8 +119,8 @@ def main() -> None:
         archs = space.sample_spread(count, rng)
         contenders = {
             'alone': step.single(mean_arch(archs, price, draws)),
-            'masked': step.shared(archs, 'masked'),
-            'sliced': step.shared(archs, 'sliced'),
+            'masked': step.together(archs, 'masked'),
+            'sliced': step.together(archs, 'sliced'),
             'separate': step.separate(archs),
         }
         seconds = turns(contenders, args.rounds)

@@ -12,6 +12,7 @@ from mmengine.dataset import BaseDataset, force_full_init
 
 from ..errors import DatasetError
 from ..registry import DATASETS
+from ..utils import checks
 
 _PARTS = ('train', 'holdout')
 
@@ -231,12 +232,11 @@ def _check_arguments(part: str, per_class: int | None, fraction: float | None, s
             f'vitnas.HoldOut needs exactly one of per_class and fraction, but got per_class={per_class!r} '
             f'and fraction={fraction!r}'
         )
-    if per_class is not None and (type(per_class) is not int or per_class < 1):
-        raise DatasetError(f'per_class of vitnas.HoldOut is {per_class!r}; it should be an integer of at least 1')
+    if per_class is not None:
+        checks.whole('per_class', per_class, error=DatasetError)
     if fraction is not None and not (isinstance(fraction, float) and 0 < fraction < 1):
         raise DatasetError(f'fraction of vitnas.HoldOut is {fraction!r}; it should be a float between 0 and 1')
-    if type(seed) is not int or seed < 0:  # None would split the two parts differently, and they would overlap
-        raise DatasetError(f'seed of vitnas.HoldOut is {seed!r}; it should be an integer of at least 0')
+    checks.whole('seed', seed, 0, DatasetError)  # None would split the two parts differently: they would overlap
 
 
 def _check_training_set(dataset: Any) -> None:

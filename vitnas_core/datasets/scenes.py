@@ -20,6 +20,7 @@ from mmengine.utils import ProgressBar
 from pycocotools import mask as coco_mask
 
 from ..errors import DatasetError
+from ..utils import checks
 from .digits import Digits
 
 __all__ = ['Scene', 'make_scene', 'write_scenes']
@@ -131,8 +132,7 @@ def write_scenes(
     """
     _check_size(size)
     for name, value, least in (('num_train', num_train, 1), ('num_val', num_val, 1), ('seed', seed, 0)):
-        if type(value) is not int or value < least:
-            raise DatasetError(f'{name} of the scenes is {value!r}; it should be an integer of at least {least}')
+        checks.whole(name, value, least, DatasetError)
     counts = {'train': num_train, 'val': num_val}
     settings = {'version': VERSION, 'num_train': num_train, 'num_val': num_val, 'size': list(size), 'seed': seed}
     target = Path(os.path.realpath(folder))

@@ -7,6 +7,7 @@ from mmcv.transforms import BaseTransform
 
 from ..errors import DatasetError
 from ..registry import TRANSFORMS
+from ..utils import checks
 from .scenes import draw_digit, light_colour, make_canvas, place
 
 _LARGEST = 0.7
@@ -33,10 +34,8 @@ class DrawDigit(BaseTransform):
     """
 
     def __init__(self, size: int = 56, seed: int | None = None) -> None:
-        for name, value, least in (('size', size, 32), ('seed', 0 if seed is None else seed, 0)):
-            if type(value) is not int or value < least:
-                raise DatasetError(f'{name} of DrawDigit is {value!r}; it should be an integer of at least {least}')
-        self.size, self.seed = size, seed
+        self.size = checks.whole('size', size, 32, DatasetError)
+        self.seed = None if seed is None else checks.whole('seed', seed, 0, DatasetError)
 
     def transform(self, results: dict) -> dict:
         """Replace the digit by a drawing of it."""

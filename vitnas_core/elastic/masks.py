@@ -1,4 +1,4 @@
-"""Masks of channels, so that architectures of different widths share one pass."""
+"""Masks of channels, so that architectures of different widths run in one pass."""
 
 from __future__ import annotations
 

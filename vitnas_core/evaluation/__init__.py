@@ -4,6 +4,7 @@ from .batches import KeptBatches, whole, whole_loader
 from .racing import Racing
 from .recalibration import batch_norms, calibrate, elastic_norms, recalibrate
 from .scorer import BatchScorer, Job, Result, Scorer
+from .several import score_all
 from .steps import AccuracyStep, AnyStep, check_images, in_percent, make_step
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     'in_percent',
     'make_step',
     'recalibrate',
+    'score_all',
     'whole',
     'whole_loader',
 ]

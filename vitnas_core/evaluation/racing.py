@@ -24,7 +24,7 @@ class Racing:
 
         mean_n + s √(ρ_n log(1/δ) / (2n)),  ρ_n = min(1 - (n-1)/N, (1 - n/N)(1 + 1/n)).
 
-    It never exceeds the mean that a perfect rest would give. All looks at one candidate share δ.
+    It never exceeds the mean that a perfect rest would give. δ is split evenly over all looks at one candidate.
 
     Args:
         confidence: Chance to keep a candidate that would reach the floor, over all looks together. 1 drops only

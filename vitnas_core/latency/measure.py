@@ -135,9 +135,8 @@ def measure(
         VitnasError: The space has one architecture, or a number is out of range.
     """
     size = checks.size('input_size', input_size)
-    for name, value, least in (('batch_size', batch_size, 1), ('times', times, 1), ('rounds', rounds, 1)):
-        if value < least:
-            raise VitnasError(f'`{name}` should be at least {least}, but got {value}')
+    for name, value in (('batch_size', batch_size), ('times', times), ('rounds', rounds)):
+        checks.whole(name, value)
     if backbone.space.size() == 1:
         raise VitnasError('a latency table needs a space, but the backbone has one architecture; give it `space`')
     device = next(backbone.parameters()).device

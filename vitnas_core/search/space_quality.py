@@ -167,17 +167,15 @@ class SpaceEvolution:
     def __post_init__(self) -> None:
         for name, valid in (('rounding', tuple(ROUNDINGS)), ('unit', ('step', 'choice'))):
             checks.one_of(name, getattr(self, name), valid)
-        if not _is_size(self.top) or (self.top > 1 and self.top != int(self.top)):
+        if checks.positive('top', self.top) > 1 and self.top != int(self.top):
             raise VitnasError(
                 f'`top` should be a whole number of at least 1 or a fraction below 1, but got {self.top!r}'
             )
-        if not _is_size(self.threshold):
-            raise VitnasError(f'`threshold` should be a number above 0, but got {self.threshold!r}')
+        checks.positive('threshold', self.threshold)
         if not isinstance(self.steps, Mapping):
             raise VitnasError(f'`steps` should be a dict of numbers by dimension, but got {self.steps!r}')
         for name, step in self.steps.items():
-            if not _is_size(step):
-                raise VitnasError(f'`steps` should be numbers above 0, but got {step!r} for {name}')
+            checks.positive(f'steps.{name}', step)
 
     def check(self, space: SearchSpace) -> None:
         """Refuse steps that do not fit this space.
@@ -252,11 +250,6 @@ class SpaceEvolution:
     def evolve(self, space: SearchSpace, tendencies: Sequence[Tendency]) -> SearchSpace:
         """Return the space after its dimensions have moved (Alg. 1, line 10)."""
         return space.evolve({t.dimension.path: t.steps * self.steps[t.dimension.name] for t in tendencies if t.steps})
-
-
-def _is_size(value: Any) -> bool:
-    """Return whether a setting is a number above 0."""
-    return not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value) and value > 0
 
 
 def _slope(x: Sequence[float], y: Sequence[float]) -> float:

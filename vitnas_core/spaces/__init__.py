@@ -1,6 +1,6 @@
 """Architectures and search spaces as data. Nothing here imports torch."""
 
-from .arch import Arch, Block, Choices, Stage, Value
+from .arch import Arch, Choices, Stage, Value
 from .evolving import StageDimension, stage_dimensions
 from .grammar import ChoiceSpace, StageSpace
 from .limits import Limits
@@ -10,7 +10,6 @@ from .space import ABSENT, Dimension, SearchSpace
 __all__ = [
     'ABSENT',
     'Arch',
-    'Block',
     'ChoiceSpace',
     'Choices',
     'Dimension',

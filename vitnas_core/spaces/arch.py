@@ -63,10 +63,6 @@ class Choices(Mapping[str, Value]):
         return f'Choices({self._values})'
 
 
-Block = Choices
-"""A block is nothing but its choices."""
-
-
 @dataclass(frozen=True)
 class Stage:
     """A run of blocks and the choices of the stage.
@@ -78,7 +74,7 @@ class Stage:
     """
 
     choices: Choices = Choices()
-    blocks: tuple[Block | None, ...] = ()
+    blocks: tuple[Choices | None, ...] = ()
 
     def __post_init__(self) -> None:
         blocks = tuple(self.blocks)
@@ -190,7 +186,7 @@ def _read_stage(data: Any, path: str) -> Stage:
     _expect(data, Mapping, path, 'an object')
     blocks = data.get('blocks', [])
     _expect(blocks, (list, tuple), f'{path}.blocks', 'a list')
-    read: list[Block | None] = []
+    read: list[Choices | None] = []
     for i, block in enumerate(blocks):
         if block is not None:
             _expect(block, Mapping, f'{path}.blocks[{i}]', 'an object or null')

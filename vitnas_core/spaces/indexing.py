@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .arch import Arch, Block, Choices, Stage, Value
+from .arch import Arch, Choices, Stage, Value
 from .grammar import ChoiceSpace, StageSpace
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _stage_at(space: StageSpace, index: int) -> Stage:
         if index < space.size_at_depth(depth):
             break
         index -= space.size_at_depth(depth)
-    blocks: list[Block | None] = []
+    blocks: list[Choices | None] = []
     for position in range(depth):
         block = space.blocks[position]
         index, digit = divmod(index, space.block_size(position))

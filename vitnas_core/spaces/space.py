@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import ArchError, SpaceError
 from . import evolving, indexing
-from .arch import Arch, Block, Choices, Stage, Value
+from .arch import Arch, Choices, Stage, Value
 from .grammar import ChoiceSpace, Options, StageSpace
 
 ABSENT = -1
@@ -241,7 +241,7 @@ class SearchSpace:
         stages = []
         for space, layout in zip(self.stages, self._layout[1]):
             own = self._choices_at(layout.choices.start, indices[layout.choices])
-            blocks: list[Block | None] = []
+            blocks: list[Choices | None] = []
             for b in range(int(self._option(layout.depth, indices[layout.depth]))):
                 entry = layout.presence.get(b)
                 if space.blocks[b] is None or (entry is not None and not self._option(entry, indices[entry])):

@@ -10,7 +10,7 @@ import torch
 from mmcv.ops import SyncBatchNorm
 from mmengine.dataset import InfiniteSampler
 from mmengine.dist import get_rank
-from mmengine.runner import BaseLoop, Runner
+from mmengine.runner import Runner
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
@@ -22,6 +22,7 @@ from ..integration.runner import run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS, RULES
 from ..utils import checks
 from ..utils.randomness import seeded
+from .counted import CountedLoop
 from .dataloading import SeededLoader
 from .hooks import SamplerStateHook
 from .rules import TrainingRule
@@ -29,7 +30,7 @@ from .samplers import ArchSampler
 
 
 @LOOPS.register_module()
-class SupernetTrainLoop(BaseLoop):
+class SupernetTrainLoop(CountedLoop):
     """Train a model with an elastic backbone, by epochs or by iterations.
 
     All randomness of a step (architectures, augmentation, drop path) depends only on the seed and the step. So every
@@ -87,29 +88,8 @@ class SupernetTrainLoop(BaseLoop):
             raise VitnasError('an InfiniteSampler never ends an epoch: give SupernetTrainLoop `max_iters`')
         self._max_epochs = max_epochs if max_epochs is not None else 1
         self._max_iters = max_iters if max_iters is not None else self._max_epochs * len(self.dataloader)
-        self._epoch = self._iter = 0
         self.val_begin, self.val_interval = val_begin, val_interval
         self.stop_training = False  # EarlyStoppingHook sets it
-
-    @property
-    def max_epochs(self) -> int:
-        """Total epochs; 1 where the training is counted by iterations, as in mmengine."""
-        return self._max_epochs
-
-    @property
-    def max_iters(self) -> int:
-        """Total iterations."""
-        return self._max_iters
-
-    @property
-    def epoch(self) -> int:
-        """The current epoch."""
-        return self._epoch
-
-    @property
-    def iter(self) -> int:
-        """The current iteration."""
-        return self._iter
 
     def run(self) -> nn.Module:
         """Train."""

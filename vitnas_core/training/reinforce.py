@@ -21,6 +21,7 @@ from ..errors import VitnasError
 from ..evaluation import BatchScorer, elastic_norms
 from ..integration.runner import run_seed, test_dataloader
 from ..spaces import Arch
+from ..utils import checks
 from .dataloading import SeededLoader
 from .samplers import ArchSampler, FocusSampler
 
@@ -55,11 +56,9 @@ class Reinforce:
         baseline: float | None = None,
         entropy: float = 0.0,
     ) -> None:
-        for name, value in (('beta', beta), ('entropy', entropy)):
-            if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-                raise VitnasError(f'`{name}` should be a number of at least 0, but got {value!r}')
-        if type(num_archs) is not int or num_archs < 1:
-            raise VitnasError(f'`num_archs` should be a whole number above 0, but got {num_archs!r}')
+        checks.least('beta', beta)
+        checks.least('entropy', entropy)
+        checks.whole('num_archs', num_archs)
         if baseline is not None and not 0 <= baseline < 1:
             raise VitnasError(f'`baseline` should be a decay from 0 to less than 1, or None, but got {baseline!r}')
         self.sampler, self.beta, self.num_archs = sampler, beta, num_archs
@@ -163,11 +162,9 @@ class SamplerTraining:
             )
         if sampler.training is not None:
             raise VitnasError('the sampler is trained twice: take vitnas.SamplerTrainHook out of custom_hooks')
-        if isinstance(scale, bool) or not isinstance(scale, (int, float)):
-            raise VitnasError(f'`scale` should be a number, but got {scale!r}')
         check_not_test_set(dataloader, test_dataloader(runner), "the sampler's training")
         self.runner, self.reinforce = runner, Reinforce(sampler, **settings)
-        self.scale = scale
+        self.scale = checks.number('scale', scale)
         self.iterations, self.last = 0, -1
         sampler.training = self
         self._model = unwrap(runner.model)

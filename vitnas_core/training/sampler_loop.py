@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mmengine.runner import BaseLoop, Runner
+from mmengine.runner import Runner
 from torch import nn
 
 from ..backbones import elastic_backbone, unwrap
@@ -15,13 +15,14 @@ from ..evaluation.pricing import pricer
 from ..integration.runner import has_loaded, is_resuming, load_from, run_seed
 from ..registry import ARCH_SAMPLERS, LOOPS
 from ..utils import checks
+from .counted import CountedLoop
 from .hooks import SamplerStateHook
 from .reinforce import SamplerTraining
 from .samplers import ArchSampler
 
 
 @LOOPS.register_module()
-class SamplerTrainLoop(BaseLoop):
+class SamplerTrainLoop(CountedLoop):
     """Train a sampler on the fixed weights of ``load_from`` (FocusFormer, Alg. 2 and Tab. 2, row 3).
 
     Checkpoints hold those weights and the sampler, as a search needs both.
@@ -56,27 +57,6 @@ class SamplerTrainLoop(BaseLoop):
         runner.register_hook(SamplerStateHook(self.sampler))
         super().__init__(runner, self.training.dataloader)
         self._max_iters = checks.whole('max_iters', max_iters)
-        self._epoch = self._iter = 0
-
-    @property
-    def max_epochs(self) -> int:
-        """1, as in mmengine for training by iterations."""
-        return 1
-
-    @property
-    def max_iters(self) -> int:
-        """Total iterations."""
-        return self._max_iters
-
-    @property
-    def epoch(self) -> int:
-        """The current epoch, 0."""
-        return self._epoch
-
-    @property
-    def iter(self) -> int:
-        """The current iteration."""
-        return self._iter
 
     def run(self) -> nn.Module:
         """Train the sampler."""

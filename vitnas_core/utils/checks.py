@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
@@ -12,16 +13,16 @@ Check = Callable[[str, Any], Any]
 """Takes the name and the value of a setting; returns the checked value."""
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
+def whole(name: str, value: Any, least: int = 1, error: type[VitnasError] = VitnasError) -> int:
     """Check a whole number.
 
     Raises:
-        VitnasError: The value is not a whole number, or is too small.
+        VitnasError: The value is not a whole number, or is too small. ``error`` is the class that is raised.
     """
     if type(value) is int and value >= least:  # the usual case, fast
         return value
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise VitnasError(f'`{name}` should be a whole number of at least {least}, but got {value!r}')
+        raise error(f'`{name}` should be a whole number of at least {least}, but got {value!r}')
     return int(value)
 
 
@@ -69,8 +70,19 @@ def least(name: str, value: Any, lowest: float = 0) -> float:
     return value
 
 
+def number(name: str, value: Any) -> float:
+    """Check a number of any sign.
+
+    Raises:
+        VitnasError: The value is no number.
+    """
+    if not _is_number(value):
+        raise VitnasError(f'`{name}` should be a number, but got {value!r}')
+    return value
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
 def flag(name: str, value: Any) -> bool:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ..spaces import Arch, Stage
-from ..spaces.arch import Block, Value
+from ..spaces.arch import Choices, Value
 from . import theme
 from .formats import choice_text, plain
 
@@ -99,7 +99,7 @@ def _scale(all_choices: Iterable[Mapping[str, Value]]) -> _Scale:
     return _Scale(most, {name: theme.PALETTE[i % len(theme.PALETTE)] for i, name in enumerate(names)})
 
 
-def _columns(blocks: Iterable[Block]) -> int:
+def _columns(blocks: Iterable[Choices]) -> int:
     """Number of boxes that fit side by side, given the longest text in a box."""
     letters = max((len(_name(n)) + len(choice_text(v)) for block in blocks for n, v in block.items()), default=0)
     room = _WIDTH - 2 * (_EDGE + _PAD) + _GAP
@@ -145,7 +145,14 @@ def _draw_stage(
 
 
 def _draw_block(
-    axes: Axes, block: Block | None, number: int, x: float, y: float, width: float, height: float, scale: _Scale | None
+    axes: Axes,
+    block: Choices | None,
+    number: int,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    scale: _Scale | None,
 ) -> None:
     if block is None:
         _box(axes, x, y, width, height, facecolor='none', edgecolor=theme.FAINT, linestyle=(0, (4, 3)), gid='absent')

@@ -37,8 +37,8 @@ def main(args: list[str] | None = None) -> None:
     for split, questions in asked.items():
         kinds = ', '.join(f'{kind} {count:,}' for kind, count in sorted(Counter(q.kind for q in questions).items()))
         print(f'{split}: {len(questions):,} questions ({kinds})')
-    share = guessed(asked['train'], asked['val'])
-    print(f'always the most frequent answer to a question: {100 * share:.1f} % right; written to {options.out}/vqa')
+    right = guessed(asked['train'], asked['val'])
+    print(f'always the most frequent answer to a question: {100 * right:.1f} % right; written to {options.out}/vqa')
 
 
 if __name__ == '__main__':

@@ -53,10 +53,10 @@ def soft_targets(answers: Sequence[str], weights: Sequence[float]) -> dict[str, 
     Returns:
         Normalised answer → its score.
     """
-    shares: dict[str, float] = {}
+    fractions: dict[str, float] = {}
     for answer, weight in zip(answers, weights):
-        shares[normalise(answer)] = shares.get(normalise(answer), 0.0) + weight
-    return {answer: agreement(round(PEOPLE * share)) for answer, share in shares.items()}
+        fractions[normalise(answer)] = fractions.get(normalise(answer), 0.0) + weight
+    return {answer: agreement(round(PEOPLE * fraction)) for answer, fraction in fractions.items()}
 
 
 def score(predicted: str, answers: Sequence[str], weights: Sequence[float]) -> float:

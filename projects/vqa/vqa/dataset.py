@@ -11,6 +11,7 @@ from mmpretrain.datasets.coco_vqa import COCOVQA  # mmpretrain registers it only
 
 from vitnas_core.errors import DatasetError
 from vitnas_core.registry import DATASETS
+from vitnas_core.utils import checks
 
 OF_A_QUESTION = ('question', 'question_id', 'gt_answer', 'gt_answer_weight', 'answer_type')
 """Fields that are lists if an image has several questions."""
@@ -37,8 +38,8 @@ class VQADataset(COCOVQA):
     """
 
     def __init__(self, questions_per_image: int | None = None, **kwargs: Any) -> None:
-        if questions_per_image is not None and (type(questions_per_image) is not int or questions_per_image < 1):
-            raise DatasetError(f'questions_per_image should be a number of at least 1, but got {questions_per_image!r}')
+        if questions_per_image is not None:
+            checks.whole('questions_per_image', questions_per_image, error=DatasetError)
         self.questions_per_image = questions_per_image
         super().__init__(**kwargs)
 

@@ -80,8 +80,8 @@ class VQAHead(BaseModule):
     def targets(self, answers: Sequence[Sequence[str]], weights: Sequence[Sequence[float]]) -> Tensor:
         """Build the soft targets, (B, answers), from people's answers; answers outside the list are ignored."""
         targets = torch.zeros(len(answers), self.num_answers)
-        for row, given, shares in zip(targets, answers, weights):
-            for answer, value in soft_targets(given, shares).items():
+        for row, given, fractions in zip(targets, answers, weights):
+            for answer, value in soft_targets(given, fractions).items():
                 if answer in self._index:
                     row[self._index[answer]] = value
         return targets

@@ -15,6 +15,7 @@ import numpy as np
 
 from vitnas_core.datasets.scenes import ORIGINALS
 from vitnas_core.errors import DatasetError
+from vitnas_core.utils import checks
 from vitnas_core.utils.fileio import atomic_write
 
 from .answers import PEOPLE, frequent_answers
@@ -167,8 +168,7 @@ def write_questions(folder: str | os.PathLike, per_scene: int = 10, seed: int = 
     Raises:
         DatasetError: The folder has no scenes, or too few of them.
     """
-    if type(per_scene) is not int or per_scene < 1:
-        raise DatasetError(f'per_scene should be a number of at least 1, but got {per_scene!r}')
+    checks.whole('per_scene', per_scene, error=DatasetError)
     source, target = Path(folder), Path(folder) / 'vqa'
     asked: dict[str, list[Asked]] = {}
     annotations: dict[str, list[dict]] = {}

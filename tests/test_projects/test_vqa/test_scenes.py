@@ -166,7 +166,7 @@ def test_bad_input(folder: Path, tmp_path: Path) -> None:
         broken.write_text(json.dumps({'questions': [*content['questions'][:2], content['questions'][2] | change]}))
         with pytest.raises(DatasetError, match=match):
             dataset(folder, question_file=str(broken))
-    with pytest.raises(DatasetError, match='questions_per_image should be a number of at least 1, but got 0'):
+    with pytest.raises(DatasetError, match='`questions_per_image` should be a whole number of at least 1, but got 0'):
         dataset(folder, questions_per_image=0)
     with pytest.raises(DatasetError, match=r'has no scenes: .*make_scenes.py'):
         write_questions(tmp_path)

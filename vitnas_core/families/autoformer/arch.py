@@ -19,7 +19,7 @@ from ...costs.algebra import (
     table,
     total,
 )
-from ...spaces.records import NetworkRecord, Record, StageRecord, parts, ratio, units, whole
+from ...spaces.records import NetworkRecord, Record, StageRecord, ratio, units, whole
 from ...spaces.schema import Schema
 
 HEAD_DIM = 64
@@ -45,21 +45,13 @@ class StageChoices(StageRecord):
     """Choices of the only stage."""
 
     embed_dim: int = whole()
-    blocks: tuple[BlockChoices, ...] = parts()
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkChoices(NetworkRecord):
-    """Choices of a network."""
-
-    stages: tuple[StageChoices, ...] = parts()
-
-
-SCHEMA = Schema('autoformer', 'AutoFormer', NetworkChoices, StageChoices, BlockChoices, num_stages=1)
+SCHEMA = Schema('autoformer', 'AutoFormer', stage=StageChoices, block=BlockChoices, num_stages=1)
 
 
 def cost(
-    network: NetworkChoices,
+    network: NetworkRecord,
     size: tuple[int, int],
     num_classes: int,
     *,

@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...backbones.base import ElasticBackbone
+from ...backbones.block import PreNormBlock
 from ...backbones.module import ArchRef, SpaceRef
 from ...backbones.staged import drop_path_rates
 from ...backbones.tokens import as_map, as_tokens, format_tokens
 from ...costs.algebra import grid
 from ...elastic import (
     Axis,
-    DropPath,
     ElasticConv2d,
     ElasticDepthwiseConv2d,
     ElasticLayerNorm,
@@ -35,8 +35,9 @@ from ...elastic import (
 from ...errors import ArchError, VitnasError
 from ...registry import MODELS
 from ...spaces import Limits
+from ...spaces.records import NetworkRecord
 from ...utils import checks
-from .arch import HEAD_DIM, PEG_SIDE, POSITIONS, SCHEMA, NetworkChoices, cost, units
+from .arch import HEAD_DIM, PEG_SIDE, POSITIONS, SCHEMA, cost, units
 
 
 class QKV(ElasticLinear):
@@ -91,35 +92,15 @@ class AutoFormerAttention(nn.Module):
         return self.proj(out if scale == 1.0 else out * scale)
 
 
-class AutoFormerBlock(nn.Module):
-    """A pre-norm transformer block: attention and MLP, each with a residual.
+class AutoFormerBlock(PreNormBlock):
+    """A pre-norm transformer block, whose branches may be rescaled."""
 
-    Args:
-        embed: Axis of the tokens.
-        heads: Axis of the heads.
-        hidden: Axis of the hidden units.
-        drop_path: Chance that a sample skips a branch.
-        scaled: Widths with scaling vectors of their own; None for no scaling.
-        **attention: Further arguments of :class:`AutoFormerAttention`.
-    """
-
-    def __init__(
-        self, embed: Axis, heads: Axis, hidden: Axis, drop_path: float, scaled: list[int] | None, **attention: Any
-    ) -> None:
-        super().__init__()
-        self.heads, self.hidden = heads, hidden
-        self.norm1 = ElasticLayerNorm(embed)
-        self.attn = AutoFormerAttention(embed, heads, **attention)
-        self.norm2 = ElasticLayerNorm(embed)
-        self.fc1 = ElasticLinear(embed, hidden, normed=True)
-        self.fc2 = ElasticLinear(hidden, embed)
-        self.scale_attn, self.scale_mlp = SwitchableScale.pair(scaled)
-        self.drop_path = DropPath(drop_path)
+    attention_type = AutoFormerAttention
 
     def forward(self, x: Tensor, grid: TokenGrid | None, scales: tuple[float, float] = (1.0, 1.0)) -> Tensor:
         """(B, N, E) → (B, N, E); ``scales`` multiply attention and MLP."""
-        x = x + self.drop_path(self.scale_attn(self.attn(self.norm1(x), grid, scales[0])))
-        hidden = self.scale_mlp(self.fc2(F.gelu(self.fc1(self.norm2(x)))))
+        x = x + self.drop_path(self.attn_branch(x, grid, scales[0]))
+        hidden = self.mlp_branch(x)
         return x + self.drop_path(hidden if scales[1] == 1.0 else hidden * scales[1])
 
 
@@ -273,7 +254,7 @@ class AutoFormer(ElasticBackbone):
         """Depth of the shallowest architecture."""
         return self.space.stages[0].depths[0]
 
-    def check_weights(self, network: NetworkChoices) -> None:
+    def check_weights(self, network: NetworkRecord) -> None:
         """Refuse depths for which the outputs were not checked, and widths without scaling vectors."""
         (stage,) = network.stages
         if len(stage.blocks) < self._fewest:
@@ -284,7 +265,7 @@ class AutoFormer(ElasticBackbone):
         for block in self.blocks if self.settings['scaling'] else ():
             SwitchableScale.check(block.get_submodule('scale_mlp'), 'stages[0].embed_dim', stage.embed_dim)
 
-    def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
+    def widths(self, network: NetworkRecord) -> Iterator[tuple[Axis, int]]:
         """Yield the axis of the tokens, and those of heads and hidden units of each block."""
         (stage,) = network.stages
         yield self.embed_axis, stage.embed_dim

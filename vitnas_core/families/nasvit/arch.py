@@ -24,7 +24,7 @@ from ...costs.algebra import (
 from ...errors import ArchError, SpaceError
 from ...spaces.arch import Arch, Choices, Stage
 from ...spaces.grammar import ChoiceSpace
-from ...spaces.records import NetworkRecord, StageRecord, flag, parts, whole
+from ...spaces.records import NetworkRecord, StageRecord, flag, whole
 from ...spaces.schema import Schema
 from ...spaces.space import SearchSpace
 from ...utils import checks
@@ -100,7 +100,6 @@ class NetworkChoices(NetworkRecord):
     """
 
     resolution: int = whole()
-    stages: tuple[Any, ...] = parts()
 
     def maps(self, size: Size) -> list[Size]:
         """Return rows and columns of the maps of all stages but the last."""

@@ -19,7 +19,7 @@ from ...costs.algebra import (
     staged,
     table,
 )
-from ...spaces.records import NetworkRecord, Record, StageRecord, parts, ratio, units, whole
+from ...spaces.records import NetworkRecord, Record, StageRecord, ratio, units, whole
 from ...spaces.schema import Schema
 
 HEAD_DIM = 32
@@ -40,21 +40,13 @@ class StageChoices(StageRecord):
     """Choices of a stage."""
 
     embed_dim: int = whole()
-    blocks: tuple[BlockChoices, ...] = parts()
 
 
-@dataclass(frozen=True, eq=False)
-class NetworkChoices(NetworkRecord):
-    """Choices of a network."""
-
-    stages: tuple[StageChoices, ...] = parts()
-
-
-SCHEMA = Schema('s3', 'S3', NetworkChoices, StageChoices, BlockChoices)
+SCHEMA = Schema('s3', 'S3', stage=StageChoices, block=BlockChoices)
 
 
 def cost(
-    network: NetworkChoices,
+    network: NetworkRecord,
     size: tuple[int, int],
     num_classes: int,
     *,

@@ -15,8 +15,9 @@ from ...elastic import Axis, RelativeBias, SwitchableScale, WindowTables
 from ...errors import ArchError
 from ...registry import MODELS
 from ...spaces import ChoiceSpace
+from ...spaces.records import NetworkRecord
 from ...utils import checks
-from .arch import SCHEMA, NetworkChoices, cost, units
+from .arch import SCHEMA, cost, units
 from .layers import PatchEmbedding, PatchMerging, S3Block, S3Stage
 
 BIASES = ('shared', 'per-window')
@@ -122,7 +123,7 @@ class S3(StagedBackbone):
                 for table in module.tables.values():
                     nn.init.trunc_normal_(table, std=0.02)
 
-    def check_weights(self, network: NetworkChoices) -> None:
+    def check_weights(self, network: NetworkRecord) -> None:
         """Refuse windows without a table, and widths without scaling vectors."""
         for s, (stage, ours) in enumerate(zip(network.stages, self._stages)):
             for b, (choices, block) in enumerate(zip(stage.blocks, ours.items)):
@@ -133,7 +134,7 @@ class S3(StagedBackbone):
                         f'{block.attn.bias.offers}'
                     )
 
-    def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
+    def widths(self, network: NetworkRecord) -> Iterator[tuple[Axis, int]]:
         """Yield the axis of each stage's tokens, and those of heads and hidden units of each block."""
         for stage, embed, ours in zip(network.stages, self.embeds, self._stages):
             yield embed, stage.embed_dim

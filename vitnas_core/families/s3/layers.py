@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...backbones.block import PreNormBlock
 from ...elastic import (
     Axis,
-    DropPath,
     ElasticConv2d,
     ElasticLayerNorm,
     ElasticLinear,
     RelativeBias,
-    SwitchableScale,
     Windows,
     WindowTables,
     attend,
@@ -82,35 +81,11 @@ class WindowAttention(nn.Module):
         return windows.join(out.view(qkv.shape[1:]))
 
 
-class S3Block(nn.Module):
-    """A pre-norm transformer block: attention in windows and MLP, each with a residual.
+class S3Block(PreNormBlock):
+    """A pre-norm transformer block with attention in windows of a size, or of one size per sample."""
 
-    Args:
-        embed: Axis of the tokens.
-        heads: Axis of the heads.
-        hidden: Axis of the hidden units.
-        drop_path: Chance that a sample skips a branch.
-        scaled: Widths with scaling vectors of their own; None for no scaling.
-        **attention: Further arguments of :class:`WindowAttention`.
-    """
-
-    def __init__(
-        self, embed: Axis, heads: Axis, hidden: Axis, drop_path: float, scaled: list[int] | None, **attention: Any
-    ) -> None:
-        super().__init__()
-        self.heads, self.hidden = heads, hidden
-        self.norm1 = ElasticLayerNorm(embed)
-        self.attn = WindowAttention(embed, heads, **attention)
-        self.norm2 = ElasticLayerNorm(embed)
-        self.fc1 = ElasticLinear(embed, hidden, normed=True)
-        self.fc2 = ElasticLinear(hidden, embed)
-        self.scale_attn, self.scale_mlp = SwitchableScale.pair(scaled)
-        self.drop_path = DropPath(drop_path)
-
-    def forward(self, x: Tensor, size: int | Sequence[int], common: WindowTables) -> Tensor:
-        """(B, H, W, E) → (B, H, W, E), in windows of one size, or of one size per sample."""
-        x = x + self.drop_path(self.scale_attn(self.attn(self.norm1(x), size, common)))
-        return x + self.drop_path(self.scale_mlp(self.fc2(F.gelu(self.fc1(self.norm2(x))))))
+    attention_type = WindowAttention
+    attn: WindowAttention
 
 
 class PatchEmbedding(nn.Module):

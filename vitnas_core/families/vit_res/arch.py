@@ -9,7 +9,7 @@ from typing import Any
 
 from ...costs.algebra import Count, add, attention, conv, linear, norm, per_block, stage_maps, staged, table
 from ...errors import ArchError, SpaceError
-from ...spaces.records import NetworkRecord, Record, StageRecord, parts, whole
+from ...spaces.records import NetworkRecord, Record, StageRecord, whole
 from ...spaces.schema import Schema
 from ...spaces.space import SearchSpace
 
@@ -35,14 +35,6 @@ class StageChoices(StageRecord):
 
     embed_dim: int = whole()
     head_dim: int = whole('same')
-    blocks: tuple[BlockChoices | None, ...] = parts()
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkChoices(NetworkRecord):
-    """Choices of a network."""
-
-    stages: tuple[StageChoices, ...] = parts()
 
 
 class _Schema(Schema):
@@ -69,11 +61,11 @@ class _Schema(Schema):
                 )
 
 
-SCHEMA = _Schema('vit_res', 'ViTRes', NetworkChoices, StageChoices, BlockChoices, absent='any')
+SCHEMA = _Schema('vit_res', 'ViTRes', stage=StageChoices, block=BlockChoices, absent='any')
 
 
 def cost(
-    network: NetworkChoices,
+    network: NetworkRecord,
     size: tuple[int, int],
     num_classes: int,
     *,

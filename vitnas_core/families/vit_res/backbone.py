@@ -30,7 +30,8 @@ from ...elastic import (
     table,
 )
 from ...registry import MODELS
-from .arch import PATCH, SCHEMA, STEM, STRIDE, NetworkChoices, cost
+from ...spaces.records import NetworkRecord
+from .arch import PATCH, SCHEMA, STEM, STRIDE, cost
 
 EPS = 1e-6
 """Added to the variance in every layer norm."""
@@ -254,7 +255,7 @@ class ViTRes(StagedBackbone):
             if name in positions:
                 nn.init.trunc_normal_(parameter, std=0.02)
 
-    def widths(self, network: NetworkChoices) -> Iterator[tuple[Axis, int]]:
+    def widths(self, network: NetworkRecord) -> Iterator[tuple[Axis, int]]:
         """Yield the axis of each stage's tokens, and those of heads and hidden units of each block."""
         for stage, embed, blocks in zip(network.stages, self.embeds, self.stage_blocks()):
             yield embed, stage.embed_dim

@@ -24,8 +24,9 @@ from ...costs.algebra import (
     total,
 )
 from ...errors import ArchError, VitnasError
-from ...spaces.records import NetworkRecord, Record, StageRecord, parts, whole, word
+from ...spaces.records import NetworkRecord, Record, StageRecord, whole, word
 from ...spaces.schema import Schema
+from ...utils import checks
 
 PEG_SIDE = 3
 """Side of the convolution that encodes positions."""
@@ -57,7 +58,6 @@ class StageChoices(StageRecord):
     """Choices of a stage; absent blocks are None."""
 
     embed_dim: int = whole()
-    blocks: tuple[BlockChoices | None, ...] = parts()
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,6 @@ class DeiTChoices(NetworkRecord):
     """Choices of a network of the DeiT space; each patch size has its own weights."""
 
     patch_size: int = whole('own', ascending=False)
-    stages: tuple[StageChoices, ...] = parts()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,27 +74,10 @@ class TwinsBlockChoices(BlockChoices):
     op: str = word('local', 'global')
 
 
-@dataclass(frozen=True, eq=False)
-class TwinsStageChoices(StageRecord):
-    """Choices of a stage of the Twins space; absent blocks are None."""
-
-    embed_dim: int = whole()
-    blocks: tuple[TwinsBlockChoices | None, ...] = parts()
-
-
-@dataclass(frozen=True, eq=False)
-class TwinsChoices(NetworkRecord):
-    """Choices of a network of the Twins space."""
-
-    stages: tuple[TwinsStageChoices, ...] = parts()
-
-
 DEIT = Schema(
     'vitas_deit', 'ViTASDeiT', DeiTChoices, StageChoices, BlockChoices, num_stages=1, absent='any', empty=True
 )
-TWINS = Schema(
-    'vitas_twins', 'ViTASTwins', TwinsChoices, TwinsStageChoices, TwinsBlockChoices, absent='any', empty=True
-)
+TWINS = Schema('vitas_twins', 'ViTASTwins', stage=StageChoices, block=TwinsBlockChoices, absent='any', empty=True)
 
 
 def deit_cost(network: DeiTChoices, size: tuple[int, int], num_classes: int, *, img_size: tuple[int, int]) -> Count:
@@ -133,16 +115,13 @@ def check_ratios(name: str, ratios: Sequence[int], stages: int) -> tuple[int, ..
     Raises:
         VitnasError: They are not whole numbers, or too few.
     """
-    valid = isinstance(ratios, (list, tuple)) and all(type(ratio) is int and ratio >= 1 for ratio in ratios)
-    if not valid or len(ratios) < stages:
-        raise VitnasError(
-            f'`{name}` should be whole numbers of at least 1, one for each of {stages} stages, but got {ratios!r}'
-        )
-    return tuple(ratios)
+    if not isinstance(ratios, (list, tuple)) or len(ratios) < stages:
+        raise VitnasError(f'`{name}` should have a whole number for each of {stages} stages, but got {ratios!r}')
+    return tuple(checks.whole(name, ratio) for ratio in ratios)
 
 
 def twins_cost(
-    network: TwinsChoices,
+    network: NetworkRecord,
     size: tuple[int, int],
     num_classes: int,
     *,

@@ -13,8 +13,9 @@ from ...backbones.staged import StagedBackbone
 from ...elastic import Axis, WindowTables
 from ...registry import MODELS
 from ...spaces import ChoiceSpace
+from ...spaces.records import NetworkRecord
 from ...utils import checks
-from .arch import TWINS, TwinsChoices, check_ratios, twins_cost
+from .arch import TWINS, check_ratios, twins_cost
 from .layers import GlobalAttention, Heads, LocalAttention, TwinsSlot, TwinsStage, ViTASBlock
 
 NORM_EPS = 1e-5
@@ -110,7 +111,7 @@ class ViTASTwins(StagedBackbone):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def widths(self, network: TwinsChoices) -> Iterator[tuple[Axis, int]]:
+    def widths(self, network: NetworkRecord) -> Iterator[tuple[Axis, int]]:
         """Yield the axis of each stage's tokens, and the axes of each block."""
         for stage, embed, ours in zip(network.stages, self.embeds, self._stages):
             yield embed, stage.embed_dim

@@ -7,7 +7,7 @@ import copy
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ...backbones import elastic_backbone, unwrap
 from ...errors import VitnasError
 from ...integration.runner import run_seed
 from ...registry import HOOKS
+from ...spaces import Arch
 from ...utils import checks
 from ...utils.fileio import atomic_write
 from ...utils.randomness import seeded
@@ -107,15 +108,16 @@ class ConflictMeterHook(Hook):
         """Return the cosine of each layer that has both gradients, in network order."""
         model, seed = unwrap(runner.model), run_seed(runner)
         rng, progress = np.random.default_rng([seed, runner.iter, 2]), runner.iter / runner.max_iters
-        archs = self.sampler.sample(elastic_backbone(model).space, rng, progress)
+        largest, *others = self.sampler.sample(elastic_backbone(model).space, rng, progress)
         layers = layers_of(model)
         parameters = [parameter for layer in layers.values() for parameter in layer]
         # The key of the step: the batch is augmented as it will be in training.
         with seeded(seed, runner.iter, get_rank(), 1), _untouched(model):
-            coming = _gradients(runner, model, batch, archs, parameters)
-            supernet, subnets = next(coming), next(coming)
-            for gradient in coming:
-                subnets += gradient
+            gradient_of = _gradients(runner, model, batch, parameters)
+            supernet = gradient_of(largest)
+            subnets = torch.zeros_like(supernet)
+            for arch in others:
+                subnets += gradient_of(arch)
         for vector in (supernet, subnets):
             all_reduce(vector, 'mean')
         sizes = [sum(parameter.numel() for parameter in layer) for layer in layers.values()]
@@ -124,19 +126,25 @@ class ConflictMeterHook(Hook):
         return {layer: cosine for layer, cosine in zip(layers, cosines) if np.isfinite(cosine)}
 
 
-def _gradients(runner: Runner, model: Any, batch: Any, archs: list, parameters: list[nn.Parameter]) -> Iterator[Tensor]:
-    """Yield the gradient of each architecture as one vector, up to a factor; ``grad`` of parameters is left alone."""
+def _gradients(runner: Runner, model: Any, batch: Any, parameters: list[nn.Parameter]) -> Callable[[Arch], Tensor]:
+    """Return a function from an architecture to its gradient as one vector, up to a factor.
+
+    It leaves ``grad`` of parameters alone.
+    """
     optim_wrapper = runner.optim_wrapper
     scaler = getattr(optim_wrapper, 'loss_scaler', None)
     scale = 1.0 if scaler is None else scaler.get_scale()
     with optim_wrapper.optim_context(model):
         data = model.data_preprocessor(copy.deepcopy(batch), True)  # it may write labels into the batch
     loss_of = runner.train_loop.rule.objective(model, data)
-    for arch in archs:
+
+    def gradient_of(arch: Arch) -> Tensor:
         with optim_wrapper.optim_context(model):
             loss = loss_of(arch)
         found = torch.autograd.grad(loss * scale, parameters, allow_unused=True)
-        yield torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(parameters, found)])
+        return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(parameters, found)])
+
+    return gradient_of
 
 
 @contextlib.contextmanager

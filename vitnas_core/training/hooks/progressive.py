@@ -13,6 +13,7 @@ from torch import Tensor
 from ...backbones import ElasticBackbone, unwrap
 from ...errors import VitnasError
 from ...registry import HOOKS
+from ...utils import checks
 
 
 @HOOKS.register_module()
@@ -33,11 +34,8 @@ class ProgressiveLearningHook(Hook):
     """
 
     def __init__(self, start: int, end: int, step: int = 16) -> None:
-        if any(type(value) is not int for value in (start, end, step)) or not 0 < step <= start <= end:
-            raise VitnasError(
-                f'vitnas.ProgressiveLearningHook needs whole numbers with 0 < step <= start <= end, but got '
-                f'start={start!r}, end={end!r}, step={step!r}'
-            )
+        for name, value, least in (('step', step, 1), ('start', start, step), ('end', end, start)):
+            checks.whole(name, value, least)
         if start % step or end % step:
             raise VitnasError(f'`start` and `end` should be multiples of `step`, {step}, but got {start} and {end}')
         self.sizes, self.step = tuple(range(start, end + 1, step)), step

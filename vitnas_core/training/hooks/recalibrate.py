@@ -13,6 +13,7 @@ from ...errors import VitnasError
 from ...evaluation import KeptBatches, calibrate, whole_loader
 from ...registry import HOOKS
 from ...spaces import Arch
+from ...utils import checks
 
 
 @HOOKS.register_module()
@@ -35,9 +36,8 @@ class RecalibrateHook(Hook):
     priority = 'LOW'  # after EMAHook has put averaged weights in place
 
     def __init__(self, dataloader: Mapping[str, Any], num_batches: int = 64, average: bool = False) -> None:
-        if type(num_batches) is not int or num_batches < 1:
-            raise VitnasError(f'`num_batches` should be a whole number of at least 1, but got {num_batches!r}')
-        self.dataloader, self.num_batches, self.average = dataloader, num_batches, average
+        self.dataloader, self.average = dataloader, average
+        self.num_batches = checks.whole('num_batches', num_batches)
         self._batches: KeptBatches | None = None
 
     def before_val_epoch(self, runner: Runner) -> None:

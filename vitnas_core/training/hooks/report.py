@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from mmengine.dist import is_main_process
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
@@ -17,11 +15,11 @@ from mmengine.runner import Runner
 from ...backbones import elastic_backbone, unwrap
 from ...costs import Cost
 from ...errors import VitnasError
-from ...evaluation import make_step
+from ...evaluation import score_all
 from ...integration.runner import averaged_weights
-from ...model_configs import priced_classes
 from ...registry import HOOKS
 from ...spaces import Arch
+from ...utils import checks
 from ...utils.fileio import atomic_write
 from .recalibrate import RecalibrateHook
 
@@ -48,11 +46,8 @@ class SupernetReportHook(Hook):
     filename = 'supernet_report.csv'
 
     def __init__(self, interval: int = 1, num_random: int = 3) -> None:
-        if interval < 1 or num_random < 0:
-            raise VitnasError(
-                f'`interval` should be at least 1 and `num_random` at least 0, but got {interval!r} and {num_random!r}'
-            )
-        self.interval, self.num_random = interval, num_random
+        self.interval = checks.whole('interval', interval)
+        self.num_random = checks.whole('num_random', num_random, 0)
 
     def before_train(self, runner: Runner) -> None:
         """Choose the architectures and drop rows that will be written again."""
@@ -80,7 +75,8 @@ class SupernetReportHook(Hook):
     def _report(self, runner: Runner, epoch: int, step: int) -> None:
         rows: list[Row] = []
         with averaged_weights(runner):
-            results = _evaluate(runner, self.archs)
+            results = self._score(runner)
+            runner.model.train()
         for name, (metrics, cost) in results.items():
             same = dict(epoch=epoch, iter=step, name=name, macs=cost.macs, params=cost.params)
             rows += [{**same, 'metric': metric, 'value': value} for metric, value in metrics.items()]
@@ -90,6 +86,17 @@ class SupernetReportHook(Hook):
             runner.visualizer.add_scalars({f'supernet/{r["name"]}/{r["metric"]}': r['value'] for r in rows}, step=step)
             words = ', '.join(f'{r["name"]} {r["value"]:.4g}' for r in rows if r['metric'] == rows[0]['metric'])
             runner.logger.info(f'Supernet({rows[0]["metric"]}) {words}')
+
+    def _score(self, runner: Runner) -> dict[str, tuple[dict[str, Any], Cost]]:
+        """Return metrics and cost of each architecture."""
+        hooks = [hook for hook in runner.hooks if isinstance(hook, RecalibrateHook)]
+
+        def recalibrate(arch: Arch) -> None:
+            for hook in hooks:
+                hook.recalibrate(runner, arch)
+
+        model, data, evaluator = unwrap(runner.model), runner.val_dataloader, runner.val_evaluator
+        return score_all(model, data, len(data.dataset), evaluator, self.archs, recalibrate if hooks else None)
 
 
 def read_report(path: Path) -> list[Row]:
@@ -104,33 +111,3 @@ def _write(path: Path, rows: list[Row]) -> None:
     writer.writeheader()
     writer.writerows(rows)
     atomic_write(path, text.getvalue())
-
-
-@torch.no_grad()
-def _evaluate(runner: Runner, archs: dict[str, Arch]) -> dict[str, tuple[dict[str, float], Cost]]:
-    """Return metrics and cost of each architecture; each batch is loaded once unless batch norms are recalibrated."""
-    model, loop = unwrap(runner.model), runner.val_loop
-    backbone, classes = elastic_backbone(model), priced_classes(model)
-    steps = {name: make_step(model, copy.deepcopy(loop.evaluator)) for name in archs}
-    size: tuple[int, int] | None = None
-    recalibration = [hook for hook in runner.hooks if isinstance(hook, RecalibrateHook)]
-    runner.model.eval()
-    # Batch norms hold the statistics of one architecture at a time.
-    for group in [[name] for name in archs] if recalibration else [list(archs)]:
-        for hook in recalibration:
-            hook.recalibrate(runner, archs[group[0]])
-        for batch in loop.dataloader:
-            size = size or _image_size(model, batch)
-            kept = steps[group[0]].keep(batch)  # what every step keeps
-            for name in group:
-                backbone.set_arch(archs[name])
-                steps[name].run(kept)
-    runner.model.train()
-    metrics = {name: steps[name].values(len(loop.dataloader.dataset)) for name in archs}
-    assert size is not None  # there is a batch
-    return {name: (metrics[name], backbone.price(arch, size, classes)) for name, arch in archs.items()}
-
-
-def _image_size(model: Any, batch: Any) -> tuple[int, int]:
-    """Return height and width of a batch's images at the backbone's input."""
-    return tuple(model.data_preprocessor(copy.deepcopy(batch))['inputs'].shape[-2:])

@@ -1,6 +1,10 @@
 """Train a micro AutoFormer supernet on the embedded digits: sandwich, about two minutes on two cores."""
 
-_base_ = ['../../../../configs/supernets/autoformer.py', '../../../../configs/_base_/datasets/digits.py']
+_base_ = [
+    '../../../../configs/supernets/autoformer.py',
+    '../../../../configs/_base_/datasets/digits.py',
+    '../../../../configs/_base_/schedules/micro.py',
+]
 
 space = dict(
     _delete_=True,
@@ -25,11 +29,6 @@ train_cfg = dict(
     val_interval=40,
     sampler=dict(type='vitnas.SandwichSampler', num_random=1),
     rule=dict(type='vitnas.Sandwich'),
-)
-optim_wrapper = dict(
-    optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05),
-    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
-    clip_grad=dict(max_norm=5.0),
 )
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=5, convert_to_iter_based=True),

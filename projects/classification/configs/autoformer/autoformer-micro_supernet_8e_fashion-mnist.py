@@ -1,6 +1,10 @@
 """A micro AutoFormer supernet on 4,000 images of Fashion-MNIST, trained in about a minute on one core."""
 
-_base_ = ['../../../../configs/_base_/default_runtime.py', '../../../../configs/_base_/datasets/fashion_mnist.py']
+_base_ = [
+    '../../../../configs/_base_/default_runtime.py',
+    '../../../../configs/_base_/datasets/fashion_mnist.py',
+    '../../../../configs/_base_/schedules/micro.py',
+]
 
 # The first 6,000 training images, 200 of each class held out.
 subset = dict(per_class=200, dataset=dict(indices=6000))
@@ -33,11 +37,7 @@ train_cfg = dict(
     rule=dict(type='vitnas.SinglePath'),
 )
 find_unused_parameters = True  # a step uses the parameters of its architecture only
-optim_wrapper = dict(
-    optimizer=dict(type='AdamW', lr=3e-3, weight_decay=0.05),
-    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
-    clip_grad=dict(max_norm=5.0),
-)
+optim_wrapper = dict(optimizer=dict(lr=3e-3))
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=1, convert_to_iter_based=True),
     dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=1, end=8, convert_to_iter_based=True),

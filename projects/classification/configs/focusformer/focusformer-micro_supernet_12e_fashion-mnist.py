@@ -1,6 +1,10 @@
 """A micro FocusFormer supernet on 4,000 images of Fashion-MNIST, with its sampler: about two minutes on one core."""
 
-_base_ = ['../../../../configs/supernets/focusformer.py', '../../../../configs/_base_/datasets/fashion_mnist.py']
+_base_ = [
+    '../../../../configs/supernets/focusformer.py',
+    '../../../../configs/_base_/datasets/fashion_mnist.py',
+    '../../../../configs/_base_/schedules/micro.py',
+]
 
 # The first 4,500 training images, 50 of each class held out.
 subset = dict(per_class=50, dataset=dict(indices=4500))
@@ -20,11 +24,7 @@ model = dict(
 )
 
 train_cfg = dict(max_epochs=12, val_interval=12, sampler=dict(step=5e5))
-optim_wrapper = dict(
-    optimizer=dict(type='AdamW', lr=3e-3, weight_decay=0.05),
-    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys=dict(peg=dict(decay_mult=0.0))),
-    clip_grad=dict(max_norm=5.0),
-)
+optim_wrapper = dict(optimizer=dict(lr=3e-3), paramwise_cfg=dict(custom_keys=dict(peg=dict(decay_mult=0.0))))
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=1, convert_to_iter_based=True),
     dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=1, end=12, convert_to_iter_based=True),

@@ -1,6 +1,10 @@
 """Train a micro FocusFormer supernet on the embedded digits, with its sampler; about three minutes on two cores."""
 
-_base_ = ['../../../../configs/supernets/focusformer.py', '../../../../configs/_base_/datasets/digits.py']
+_base_ = [
+    '../../../../configs/supernets/focusformer.py',
+    '../../../../configs/_base_/datasets/digits.py',
+    '../../../../configs/_base_/schedules/micro.py',
+]
 
 space = dict(
     _delete_=True,
@@ -21,11 +25,7 @@ model = dict(
 )
 
 train_cfg = dict(max_epochs=40, val_interval=40, sampler=dict(step=1e6))
-optim_wrapper = dict(
-    optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05),
-    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys=dict(peg=dict(decay_mult=0.0))),
-    clip_grad=dict(max_norm=5.0),
-)
+optim_wrapper = dict(paramwise_cfg=dict(custom_keys=dict(peg=dict(decay_mult=0.0))))
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=5, convert_to_iter_based=True),
     dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=5, end=40, convert_to_iter_based=True),

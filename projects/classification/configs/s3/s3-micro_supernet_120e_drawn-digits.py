@@ -4,6 +4,7 @@ _base_ = [
     '../../../../configs/supernets/s3.py',
     '../../../../configs/_base_/datasets/drawn_digits.py',
     '../../../../configs/spaces/s3_micro_scenes.py',
+    '../../../../configs/_base_/schedules/s3_micro.py',
 ]
 
 model = dict(
@@ -12,13 +13,6 @@ model = dict(
     train_cfg=None,
 )
 train_cfg = dict(max_epochs=120, val_interval=20, sampler=dict(num_random=1))
-optim_wrapper = dict(
-    optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05),
-    paramwise_cfg=dict(
-        norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys={'attn.bias.tables': dict(decay_mult=0.0)}
-    ),
-    clip_grad=dict(max_norm=5.0),
-)
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=5, convert_to_iter_based=True),
     dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=5, end=120, convert_to_iter_based=True),

@@ -1,15 +1,15 @@
 """A micro S3 supernet on the embedded digits: the initial space; a minute on one core."""
 
-_base_ = ['../../../../configs/supernets/s3.py', '../../../../configs/_base_/datasets/digits.py']
+_base_ = [
+    '../../../../configs/supernets/s3.py',
+    '../../../../configs/_base_/datasets/digits.py',
+    '../../../../configs/_base_/schedules/s3_micro.py',
+    '../../../../configs/spaces/s3_micro.py',
+]
 
-stage = dict(
-    embed_dim=[24, 32, 40],
-    depth=[1, 2],
-    block=dict(num_heads=[1, 2], mlp_ratio=[1.0, 1.5, 2.0], window_size=[2, 4]),
-)
 model = dict(
     backbone=dict(
-        space=dict(_delete_=True, family='s3', name='s3-micro', stages=[stage] * 3),
+        space=dict(_delete_=True, family='s3', name='s3-micro', stages=[_base_.stage] * 3),
         img_size=32,
         patch_size=4,
         drop_path_rate=0.0,
@@ -18,13 +18,6 @@ model = dict(
     train_cfg=None,
 )
 train_cfg = dict(max_epochs=12, val_interval=12)
-optim_wrapper = dict(
-    optimizer=dict(type='AdamW', lr=2e-3, weight_decay=0.05),
-    paramwise_cfg=dict(
-        norm_decay_mult=0.0, bias_decay_mult=0.0, custom_keys={'attn.bias.tables': dict(decay_mult=0.0)}
-    ),
-    clip_grad=dict(max_norm=5.0),
-)
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=2, convert_to_iter_based=True),
     dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=2, end=12, convert_to_iter_based=True),

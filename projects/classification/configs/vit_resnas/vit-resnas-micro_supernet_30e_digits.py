@@ -4,6 +4,7 @@ _base_ = [
     '../../../../configs/supernets/vit_resnas.py',
     '../../../../configs/_base_/datasets/digits.py',
     '../../../../configs/spaces/vit_resnas_micro.py',
+    '../../../../configs/_base_/schedules/micro.py',
 ]
 
 # 4 × 4 patches of 14, then 2 × 2 tokens, which have their own labels.
@@ -24,11 +25,7 @@ model = dict(
     head=dict(num_classes=10, topk=(1,)),
 )
 train_cfg = dict(max_epochs=30, val_interval=10, sampler=dict(sampler=dict(num_archs=8)))
-optim_wrapper = dict(
-    optimizer=dict(type='AdamW', lr=3e-3, weight_decay=0.05),
-    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
-    clip_grad=dict(max_norm=5.0),
-)
+optim_wrapper = dict(optimizer=dict(lr=3e-3))
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=3, convert_to_iter_based=True),
     dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=3, end=30, convert_to_iter_based=True),

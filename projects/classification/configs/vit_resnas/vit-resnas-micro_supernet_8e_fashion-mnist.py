@@ -4,6 +4,7 @@ _base_ = [
     '../../../../configs/supernets/vit_resnas.py',
     '../../../../configs/_base_/datasets/fashion_mnist.py',
     '../../../../configs/spaces/vit_resnas_micro.py',
+    '../../../../configs/_base_/schedules/micro.py',
 ]
 
 # The first 5,000 training images, 100 of each class held out; twice as large, for 4 × 4 patches of 14.
@@ -24,11 +25,7 @@ model = dict(
 )
 
 train_cfg = dict(max_epochs=8, val_interval=8, sampler=dict(sampler=dict(num_archs=8)))
-optim_wrapper = dict(
-    optimizer=dict(type='AdamW', lr=3e-3, weight_decay=0.05),
-    paramwise_cfg=dict(norm_decay_mult=0.0, bias_decay_mult=0.0),
-    clip_grad=dict(max_norm=5.0),
-)
+optim_wrapper = dict(optimizer=dict(lr=3e-3))
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.01, by_epoch=True, end=1, convert_to_iter_based=True),
     dict(type='CosineAnnealingLR', eta_min=1e-5, by_epoch=True, begin=1, end=8, convert_to_iter_based=True),
