@@ -16,7 +16,7 @@ from vitnas_core.search import Candidate, Predictor, PredictorSearchLoop, Search
 from vitnas_core.spaces import Arch
 
 from .common import build, config, history, noise, search, without_seconds
-from .test_evolution import fitness, published
+from .test_evolution import FITNESS, ours
 from .test_latency import made_up_table, seconds
 from .test_predictor import SPACE, dominates, smooth
 
@@ -157,13 +157,13 @@ def area(candidates: list[Candidate]) -> float:
 @pytest.mark.parametrize('seed', [0, 1, 2])
 def test_the_front_is_better_than_a_random_one(seed: int) -> None:
     """250 evaluations each, on the fitness of the published evolution, in a space of 1e16."""
-    algorithm, feasible = Predictor(220, 30, 'params', 20, 64, 64, 64, rounds=15), published().space
+    algorithm, feasible = Predictor(220, 30, 'params', 20, 64, 64, 64, rounds=15), ours().space
     algorithm.setup(feasible)
 
     def evaluated(archs: list[Arch], generation: int, start: int) -> list[Candidate]:
         prices = [feasible.price(arch) for arch in archs]
         costs = [dict(macs=price.macs, params=price.params) for price in prices]
-        return [Candidate(start + i, generation, a, c, fitness(a)) for i, (a, c) in enumerate(zip(archs, costs))]
+        return [Candidate(start + i, generation, a, c, FITNESS(a)) for i, (a, c) in enumerate(zip(archs, costs))]
 
     first = [p.arch for p in algorithm.ask(np.random.default_rng([seed, 0]))]
     known = evaluated(first, 0, 0)
