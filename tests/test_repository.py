@@ -1,11 +1,16 @@
 """Rules for every file of the repository: no trace of one machine, short modules, clean lint and types."""
 
+import importlib
+import inspect
+import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import vitnas_core
 
 ROOT = Path(__file__).resolve().parent.parent
 MADE = {'.git', '.venv', 'work_dirs', 'build', 'dist', '.pytest_cache', '.mypy_cache', '.ruff_cache', '.hypothesis'}
@@ -81,3 +86,14 @@ def test_clean(command):
     pytest.importorskip(command.split()[0])
     run = subprocess.run([sys.executable, '-m', *command.split()], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_inheritance_is_flat():
+    def depth(kind):
+        ours = [base for base in kind.__bases__ if base.__module__.partition('.')[0] == vitnas_core.__name__]
+        return max((1 + depth(base) for base in ours), default=0)
+
+    modules = [importlib.import_module(m.name) for m in pkgutil.walk_packages(vitnas_core.__path__, 'vitnas_core.')]
+    classes = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
+    deep = {kind.__qualname__: depth(kind) for kind in classes if depth(kind) > 3}
+    assert len(classes) > 200 and not deep, f'inheritance of our own classes is at most three deep, but got {deep}'

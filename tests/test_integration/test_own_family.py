@@ -13,6 +13,7 @@ from tests.families import FAMILIES
 from tests.processes import run
 from tests.stock import fpn, mask_rcnn
 from tests.test_search import common
+from tests.toy_mixer import ToyMixer
 from tests.toy_mixer.arch import cost
 from vitnas_core.auto import elastic_class
 from vitnas_core.backbones import FAMILIES as BACKBONES
@@ -91,6 +92,10 @@ def test_what_a_family_forgets_is_named() -> None:
     class Nameless(Staged):
         run = widths = StagedBackbone.stage_blocks
 
+    class Silent(ToyMixer):
+        def add_norms(self, stride: int, eps: float = 1e-5) -> None:
+            pass
+
     for build in (Unwritten, lambda: MODELS.build(dict(type=Unwritten))):
         with pytest.raises(TypeError, match=r"abstract class Unwritten .*'?run'?, '?stage_blocks'?, '?widths'?"):
             build()
@@ -98,6 +103,13 @@ def test_what_a_family_forgets_is_named() -> None:
         Staged({})
     with pytest.raises(TypeError, match='Nameless should have a `schema`, the choices of its family'):
         Nameless(dict(arch=None, space=None, init_cfg=None))
+    with pytest.raises(TypeError, match='Silent should call `set_outputs`'):
+        Silent(space=TOY.space)
+    with pytest.raises(TypeError, match='Free should have `cost_of`'):
+
+        class Free(StagedBackbone):
+            schema = Schema('free', 'Free')
+
     with pytest.raises(TypeError, match='Short should take out_indices, which its cost depends on'):
 
         class Short(StagedBackbone):

@@ -65,6 +65,22 @@ class HillClimbing(SearchAlgorithm):
         return max((candidate.score for candidate in self.history), default=None)
 
 
+def test_an_algorithm_is_short() -> None:
+    assert len(inspect.getsource(HillClimbing).splitlines()) <= 40
+
+
+def test_what_an_algorithm_forgets_is_named() -> None:
+    class Bare(HillClimbing):
+        pass
+
+    class Plain(SearchAlgorithm):
+        ask = max_rounds = max_candidates = HillClimbing.ask
+
+    assert [field.name for field in Bare.fields()] == ['neighbours', 'steps']
+    with pytest.raises(VitnasError, match='Plain should be a dataclass .* add @dataclass'):
+        Plain.fields()
+
+
 SMALL: dict[str, dict[str, Any]] = {
     'Evolution': dict(population=8, parents=3, generations=4, mutations=4, crossovers=4),
     'Random': dict(num_candidates=60),

@@ -60,7 +60,6 @@ class ToyMixer(StagedBackbone):
 
     def __init__(self, arch=None, space=None, out_indices=(-1,), drop_path_rate=0.0, init_cfg=None) -> None:
         super().__init__(locals())
-        self.begin_stages()
         self.stages = nn.ModuleList(self._build_stage(s) for s in range(len(self.embeds)))
         self.add_norms(PATCH)
         self.set_arch(self.space.largest())

@@ -86,6 +86,17 @@ class ElasticBackbone(ElasticModule):
         """Set the axis and the stride of each output."""
         self.output_axes, self.strides = tuple(axes), tuple(strides)
 
+    def set_arch(self, arch: ArchRef) -> None:
+        """Activate an architecture, as :meth:`ElasticModule.set_arch`.
+
+        Raises:
+            ArchError: The architecture does not fit the weights; the active one stays.
+            TypeError: The constructor of the family has not called :meth:`set_outputs`.
+        """
+        if not self.output_axes:
+            raise TypeError(f'{type(self).__name__} should call `set_outputs` (or `add_norms`) before `set_arch`')
+        super().set_arch(arch)
+
     def out_channels(self, arch: ArchRef | None = None) -> tuple[int, ...]:
         """Channels of each output: those that are returned or, for an architecture, those that are not zero."""
         if arch is None:

@@ -130,6 +130,8 @@ class ElasticModule(BaseModule):
         """Set the name of the family from the schema, and the cost settings from the signature of ``cost_of``."""
         super().__init_subclass__(**kwargs)
         if 'schema' in cls.__dict__:
+            if not hasattr(cls, 'cost_of'):
+                raise TypeError(f'{cls.__name__} should have `cost_of`, which counts a network of its `schema`')
             cls.family = cls.schema.family
             given = inspect.signature(cls.__init__).parameters.values()
             cls.defaults = {own.name: own.default for own in given if own.name not in _NO_SETTINGS}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
-from ..elastic import Axis, ElasticLayerNorm
+from ..elastic import ElasticLayerNorm
 from ..utils import checks
 from .base import ElasticBackbone
 
@@ -15,29 +16,28 @@ class StagedBackbone(ElasticBackbone):
     """A backbone of stages, each with its own width and half the resolution of the one before; outputs are normed.
 
     Subclasses store the blocks of a stage in ``stages[s].blocks`` and call :meth:`add_norms`.
+
+    Args:
+        given: See :class:`ElasticModule`.
     """
 
     output_weights = ('norm',)
 
-    embeds: list[Axis]
-    """Axis of the width of each stage."""
-
     stages: nn.ModuleList
 
-    outs: tuple[int, ...]
-    """Indices of the stages whose features are returned."""
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        super().__init__(given)
+        self.embeds = [self.axis(stage.choices.values_of('embed_dim')) for stage in self.space.stages]
+        """Axis of the width of each stage."""
+        count = len(self.embeds)
+        indices = checks.stage_indices('out_indices', self.settings['out_indices'], count)
+        self.outs = tuple(index % count for index in indices)
+        """Indices of the stages whose features are returned."""
 
     @property
     def embed_dims(self) -> tuple[int, ...]:
         """Width of the weights of each stage."""
         return tuple(embed.most for embed in self.embeds)
-
-    def begin_stages(self) -> None:
-        """Make the axes of the stages, and resolve negative ``out_indices``."""
-        count = len(self.largest.stages)
-        self.embeds = [self.axis(stage.choices.values_of('embed_dim')) for stage in self.space.stages]
-        indices = checks.stage_indices('out_indices', self.settings['out_indices'], count)
-        self.outs = tuple(index % count for index in indices)
 
     def add_norms(self, stride: int, eps: float = 1e-5) -> None:
         """Add the norm of each output, ``norm0`` behind the first stage.

@@ -76,7 +76,6 @@ class S3(StagedBackbone):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(locals())
-        self.begin_stages()
         self.patch_embed = PatchEmbedding(self.embeds[0], patch_size)
         self.stages = nn.ModuleList(self._build_stage(s) for s in range(len(self.embeds)))
         self.add_norms(patch_size)

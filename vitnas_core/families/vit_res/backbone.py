@@ -204,7 +204,6 @@ class ViTRes(StagedBackbone):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(locals())
-        self.begin_stages()
         self.out_type = out_type
         first, self._grids = self.embeds[0], self._grids_of(self.settings['img_size'])
         self.patch_embed = Stem(first)

@@ -68,7 +68,6 @@ class ViTASTwins(StagedBackbone):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(locals())
-        self.begin_stages()
         check_ratios('sr_ratios', self.settings['sr_ratios'], len(self.embeds))
         self.stages = nn.ModuleList(self._build_stage(s) for s in range(len(self.embeds)))
         self.add_norms(patch_size, NORM_EPS)
