@@ -74,9 +74,9 @@ def largest_halving(memory: Memory, images: int) -> Halving:
 
     def seen(halving: Halving) -> int:
         last = halving.max_rounds - 1
-        shares = [float(halving.factor) ** (number - last) for number in range(last + 1)]
+        fractions = [float(halving.factor) ** (number - last) for number in range(last + 1)]
         sizes = [math.ceil(halving.num_candidates / halving.factor**number) for number in range(last + 1)]
-        return sum(size * memory.ends[memory.num_batches(share) - 1] for size, share in zip(sizes, shares))
+        return sum(size * memory.ends[memory.num_batches(part) - 1] for size, part in zip(sizes, fractions))
 
     candidates = map(Halving, range(images // memory.ends[0], 0, -1))
     return next((halving for halving in candidates if seen(halving) <= images), Halving(1))
