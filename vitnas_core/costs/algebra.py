@@ -21,7 +21,8 @@ class Count(NamedTuple):
     macs: int = 0
 
 
-_remembered = lru_cache(maxsize=65536)  # architectures have few different layers
+remembered = lru_cache(maxsize=65536)
+"""Remember the results of a function: architectures have few different layers."""
 
 _MOST_CONTEXTS, _MOST_BLOCKS = 4096, 16384
 """Largest numbers of remembered stages and of remembered blocks of each."""
@@ -32,16 +33,17 @@ NOTHING = Count(0, 0)
 
 def add(*counts: Count) -> Count:
     """The sum of the parts."""
-    return Count(sum(count.params for count in counts), sum(count.macs for count in counts))
+    params, macs = zip(*counts)
+    return Count(sum(params), sum(macs))
 
 
-@_remembered
+@remembered
 def linear(inputs: int, outputs: int, tokens: int = 1, bias: bool = True) -> Count:
     """A linear layer, applied to each token."""
     return Count(outputs * (inputs + bias), tokens * inputs * outputs)
 
 
-@_remembered
+@remembered
 def conv(inputs: int, outputs: int, kernel: int, pixels: int, bias: bool = True) -> Count:
     """A convolution with square filters.
 
@@ -56,26 +58,26 @@ def conv(inputs: int, outputs: int, kernel: int, pixels: int, bias: bool = True)
     return Count(weights + bias * outputs, pixels * weights)
 
 
-@_remembered
+@remembered
 def depthwise(channels: int, kernel: int, pixels: int, bias: bool = True) -> Count:
     """A convolution of each channel by itself."""
     weights = channels * kernel * kernel
     return Count(weights + bias * channels, pixels * weights)
 
 
-@_remembered
+@remembered
 def norm(channels: int) -> Count:
     """Gain and bias of a norm."""
     return Count(2 * channels)
 
 
-@_remembered
+@remembered
 def table(*shape: int) -> Count:
     """Parameters that are looked up, added or multiplied elementwise: tokens, positions, scaling vectors."""
     return Count(math.prod(shape))
 
 
-@_remembered
+@remembered
 def attention(inner: int, queries: int, keys: int, values: int | None = None) -> Count:
     """The two products of attention: queries with keys, weights with values.
 
@@ -156,7 +158,7 @@ def staged(
     return total(counted, max(outs), widths[outs[-1]], num_classes)
 
 
-@_remembered
+@remembered
 def _outputs(out_indices: tuple[int, ...], stages: int) -> tuple[int, ...]:
     return tuple(index % stages for index in stage_indices('out_indices', out_indices, stages))
 
@@ -164,13 +166,13 @@ def _outputs(out_indices: tuple[int, ...], stages: int) -> tuple[int, ...]:
 # maps and windows
 
 
-@_remembered
+@remembered
 def grid(size: tuple[int, int], patch_size: int) -> tuple[int, int]:
     """Rows and columns of patches; sides are padded to whole patches."""
     return -(-size[0] // patch_size), -(-size[1] // patch_size)
 
 
-@_remembered
+@remembered
 def stage_maps(size: tuple[int, int], patch_size: int, stages: int) -> tuple[tuple[int, int], ...]:
     """Rows and columns of each stage's tokens; each stage halves the map of the one before, rounded up."""
     maps = [grid(size, patch_size)]
@@ -179,7 +181,7 @@ def stage_maps(size: tuple[int, int], patch_size: int, stages: int) -> tuple[tup
     return tuple(maps)
 
 
-@_remembered
+@remembered
 def padded_tokens(size: tuple[int, int], window: int) -> int:
     """Tokens of a map that is padded to whole windows."""
     rows, columns = grid(size, window)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ...costs.algebra import (
@@ -18,6 +17,7 @@ from ...costs.algebra import (
     grid,
     linear,
     norm,
+    remembered,
     table,
     total,
 )
@@ -220,7 +220,7 @@ def cost(
     return total(counted, last, network.stages[last].width, num_classes)
 
 
-@lru_cache(maxsize=65536)
+@remembered
 def stage_cost(
     stage: ConvChoices, channels: int, size: Size, reach: int, window_size: int | None, scaling: bool, official: bool
 ) -> Count:

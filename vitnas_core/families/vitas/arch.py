@@ -18,6 +18,7 @@ from ...costs.algebra import (
     norm,
     padded_tokens,
     per_block,
+    remembered,
     stage_maps,
     staged,
     table,
@@ -96,15 +97,20 @@ def deit_cost(network: DeiTChoices, size: tuple[int, int], num_classes: int, *, 
 @per_block
 def deit_block_costs(block: BlockChoices, width: int, tokens: int) -> Count:
     """Count a block in which every token attends to every other."""
+    return add(_attention(block.inner, width, tokens), _mlp(block.hidden_dim, width, tokens))
+
+
+@remembered
+def _attention(inner: int, width: int, tokens: int) -> Count:
     return add(
         norm(width),
-        linear(width, 3 * block.inner, tokens),
-        attention(block.inner, tokens, tokens),
-        linear(block.inner, width, tokens),
-        _mlp(block.hidden_dim, width, tokens),
+        linear(width, 3 * inner, tokens),
+        attention(inner, tokens, tokens),
+        linear(inner, width, tokens),
     )
 
 
+@remembered
 def _mlp(hidden: int, width: int, tokens: int) -> Count:
     return add(norm(width), linear(width, hidden, tokens), linear(hidden, width, tokens))
 
@@ -150,8 +156,14 @@ def twins_block_costs(
     block: TwinsBlockChoices, width: int, size: tuple[int, int], window_size: int, ratio: int
 ) -> Count:
     """Count a block that attends in windows, or to one cell per ``ratio`` × ``ratio`` tokens."""
-    tokens, inner = math.prod(size), block.inner
-    if block.op == 'local':
+    attended = _twins_attention(block.op, block.inner, width, size, window_size, ratio)
+    return add(attended, _mlp(block.hidden_dim, width, math.prod(size)))
+
+
+@remembered
+def _twins_attention(op: str, inner: int, width: int, size: tuple[int, int], window_size: int, ratio: int) -> Count:
+    tokens = math.prod(size)
+    if op == 'local':
         side = window_of(size, window_size)
         padded = padded_tokens(size, side)
         qkv = add(linear(width, 3 * inner, padded), attention(inner, padded, side * side))
@@ -162,7 +174,7 @@ def twins_block_costs(
             reduction = add(conv(width, width, ratio, cells), norm(width))
         q, kv = linear(width, inner, tokens), linear(width, 2 * inner, cells)
         qkv = add(reduction, q, kv, attention(inner, tokens, cells))
-    return add(norm(width), qkv, linear(inner, width, tokens), _mlp(block.hidden_dim, width, tokens))
+    return add(norm(width), qkv, linear(inner, width, tokens))
 
 
 def window_of(size: tuple[int, int], window_size: int) -> int:
