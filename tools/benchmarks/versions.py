@@ -2,7 +2,8 @@
 
 For every space of the zoo: the price of an architecture, its activation, and a training step of the supernet; and a
 training step of its largest network alone. Each checkout runs in a process of its own, on one thread. The two take
-turns, and the ratio is the median over the turns, in CPU time, which other load on the machine hardly affects.
+turns, in CPU time, which other load on the machine hardly affects. A process keeps the memory that it happened to get,
+which can change a step by a fifth, so new processes start several times. The ratio is the median over all turns.
 """
 
 from __future__ import annotations
@@ -82,6 +83,12 @@ class Checkout:
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=env, text=True, cwd=folder)
         self.spaces = self._read().split()
 
+    def __enter__(self) -> Checkout:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.communicate()  # closes its input, which ends it
+
     def time(self, case: str) -> float:
         """Return the seconds of one turn."""
         assert self.process.stdin is not None
@@ -100,7 +107,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('other', nargs='?', type=Path, help='folder of the other checkout, set up or not')
     parser.add_argument('--cases', default='', help='only cases whose names contain this text')
-    parser.add_argument('--rounds', type=int, default=9, help='turns of each checkout')
+    parser.add_argument('--rounds', type=int, default=5, help='turns in each start; defaults to 5')
+    parser.add_argument('--starts', type=int, default=4, help='starts of the processes; defaults to 4')
     parser.add_argument('--serve', action='store_true', help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -108,12 +116,15 @@ def main() -> None:
         return
     if options.other is None or not (options.other / 'vitnas_core').is_dir():
         parser.error(f'OTHER should be a checkout of vitnas, but got {options.other}')
-    ours, theirs = Checkout(HERE), Checkout(options.other.resolve())
-    for case in cases([name for name in ours.spaces if name in theirs.spaces]):
-        if options.cases not in case:
-            continue
-        pairs = [(ours.time(case), theirs.time(case)) for _ in range(options.rounds)]
-        ratios = sorted(a / b for a, b in pairs)
+    folders = HERE, options.other.resolve()
+    with Checkout(folders[0]) as ours, Checkout(folders[1]) as theirs:
+        names = [name for name in ours.spaces if name in theirs.spaces]
+    for case in (case for case in cases(names) if options.cases in case):
+        ratios = []
+        for _ in range(options.starts):
+            with Checkout(folders[0]) as ours, Checkout(folders[1]) as theirs:
+                ratios += [ours.time(case) / theirs.time(case) for _ in range(options.rounds)]
+        ratios.sort()
         low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
         print(f'{case:40s} {statistics.median(ratios):5.2f} x (middle half {low:.2f} to {high:.2f})', flush=True)
 
