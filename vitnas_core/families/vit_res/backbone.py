@@ -130,15 +130,15 @@ class Reduction(nn.Module):
         self.norm = ElasticLayerNorm(embed, EPS)
         self.conv = ElasticConv2d(embed, out, 3, 2, padding=1)
         self.token = ElasticLinear(embed, out, normed=True)
-        self.pos_embed = nn.Parameter(torch.zeros(1, grid[0] * grid[1], out.most))
+        self.pos_embed = table(1, grid[0] * grid[1], out)
 
     def forward(self, x: Tensor, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """(B, 1 + h·w, E) and (h, w) → the same of the next stage."""
         normed = self.norm(x)
         maps = self.conv(as_map(normed[:, 1:], size))
         width, rows, columns = maps.shape[1:]
-        table = resize_positions(self.pos_embed[..., :width], self.grid, (rows, columns))
-        out = torch.cat([self.token(normed[:, :1]), as_tokens(maps) + table], 1)
+        positions = resize_positions(self.conv.outputs.take(self.pos_embed, width), self.grid, (rows, columns))
+        out = torch.cat([self.token(normed[:, :1]), as_tokens(maps) + positions], 1)
         if self.shortcut:
             x = keep(x, self.norm.axis.mask)
             pooled = F.avg_pool2d(as_map(x[:, 1:], size), 2, ceil_mode=True)
