@@ -1,6 +1,7 @@
 """Arch: immutable data that compares by value and round-trips through JSON."""
 
 import copy
+import dataclasses
 import json
 import pickle
 import subprocess
@@ -8,8 +9,11 @@ import sys
 
 import pytest
 
+from vitnas_core import zoo
 from vitnas_core.errors import ArchError
+from vitnas_core.families.autoformer.arch import SCHEMA
 from vitnas_core.spaces import Arch, Choices, Stage
+from vitnas_core.spaces.records import Record
 
 DATA = {
     'family': 'toy',
@@ -114,3 +118,22 @@ def test_trailing_absent_blocks_are_dropped_by_the_stage() -> None:
     block = Choices(dict(k=3))
     assert Stage(Choices(), (None, block, None)).blocks == (None, block)
     assert Stage(Choices(), (None, None)).blocks == ()
+
+
+def test_what_a_schema_has_read_stays_in_its_process() -> None:
+    """It is no part of the data: not of a copy, a pickle or a dictionary of the fields."""
+    arch = zoo.load_space('autoformer-tiny').largest()
+    assert SCHEMA.read(arch) is SCHEMA.read(arch)
+    assert arch.typed is not None and arch.typed[0] is SCHEMA
+    for other in (pickle.loads(pickle.dumps(arch)), copy.deepcopy(arch), dataclasses.replace(arch)):
+        assert other == arch and other.typed is None
+        assert SCHEMA.read(other).stages == SCHEMA.read(arch).stages
+    assert 'typed' not in dataclasses.asdict(arch)
+
+
+def test_a_record_checks_by_check() -> None:
+    with pytest.raises(TypeError, match='Own should have `check` or properties; a record runs no `__post_init__`'):
+
+        class Own(Record):
+            def __post_init__(self) -> None:
+                pass

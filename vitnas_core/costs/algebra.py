@@ -153,14 +153,9 @@ def staged(
         out_indices: The stages whose features are returned.
         num_classes: Classes of the head; 0 for none.
     """
-    outs = _outputs(tuple(out_indices) if isinstance(out_indices, list) else out_indices, len(widths))
+    outs = [index % len(widths) for index in stage_indices('out_indices', out_indices, len(widths))]
     counted = [[*parts, norm(widths[s])] if s in outs else parts for s, parts in enumerate(stages)]
     return total(counted, max(outs), widths[outs[-1]], num_classes)
-
-
-@remembered
-def _outputs(out_indices: tuple[int, ...], stages: int) -> tuple[int, ...]:
-    return tuple(index % stages for index in stage_indices('out_indices', out_indices, stages))
 
 
 # maps and windows

@@ -7,6 +7,7 @@ from typing import Any
 
 from mmengine.config import Config
 from mmengine.hooks import Hook
+from mmengine.logging import print_log
 from mmengine.registry import HOOKS as MM_HOOKS
 from mmengine.registry import Registry
 
@@ -46,7 +47,10 @@ def leave_out_training(cfg: Config) -> None:
     if is_search(cfg):
         cfg.optim_wrapper = dict(optimizer=dict(type='SGD', lr=0.0))
     with MM_HOOKS.switch_scope_and_registry(cfg.get('default_scope')) as registry:
-        cfg.custom_hooks = [hook for hook in cfg.get('custom_hooks') or [] if not _trains(hook, registry)]
+        hooks = cfg.get('custom_hooks') or []
+        cfg.custom_hooks = [hook for hook in hooks if not _trains(hook, registry)]
+        if left := [str(hook.get('type')) for hook in hooks if hook not in cfg.custom_hooks]:
+            print_log(f'This run trains no network, so it leaves out the hooks {", ".join(left)}.', 'current')
         for name, hook in dict(cfg.get('default_hooks') or {}).items():
             if name not in _STANDARD_HOOKS and _trains(hook, registry):
                 del cfg.default_hooks[name]

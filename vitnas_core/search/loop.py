@@ -129,7 +129,8 @@ class SearchLoop(BaseLoop):
     @classmethod
     def takes(cls) -> list[Any]:
         """The settings in a config, with their defaults."""
-        return list(inspect.signature(cls.__init__).parameters.values())[3:]  # without self, runner and dataloader
+        given = list(inspect.signature(cls.__init__).parameters.values())[3:]  # without self, runner and dataloader
+        return [one for one in given if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
 
     # for mmengine's hooks
 

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -104,14 +104,15 @@ class Arch:
     family: str
     stages: tuple[Stage, ...]
     choices: Choices = field(default_factory=Choices)
-    typed: tuple[Any, Any] | None = field(default=None, init=False, repr=False, compare=False)
+    typed: ClassVar[tuple[Any, Any] | None] = None
     """The schema that has read it and the typed choices, set by :meth:`Schema.read`: a search reads it many times."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'stages', tuple(self.stages))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, 'typed': None}  # typed choices compare by identity, so they stay in their process
+        # Typed choices compare by identity, so they stay in their process.
+        return {name: value for name, value in self.__dict__.items() if name != 'typed'}
 
     def __getitem__(self, name: str) -> Value:
         return self.choices[name]

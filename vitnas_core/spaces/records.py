@@ -110,8 +110,14 @@ class Record:
     """The declared choices, by name."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Collect the declared choices, those of base classes first."""
+        """Collect the declared choices, those of base classes first.
+
+        Raises:
+            TypeError: The class has a ``__post_init__``, which would never run.
+        """
         super().__init_subclass__(**kwargs)
+        if '__post_init__' in vars(cls):
+            raise TypeError(f'{cls.__name__} should have `check` or properties; a record runs no `__post_init__`')
         own = {name: value.metadata['choice'] for name, value in vars(cls).items() if 'choice' in _metadata(value)}
         cls.choices = {**cls.choices, **own}
 

@@ -17,6 +17,7 @@ from ...backbones.staged import StagedBackbone
 from ...backbones.tokens import as_map, as_tokens, format_tokens
 from ...costs.algebra import stage_maps
 from ...elastic import (
+    Axes,
     Axis,
     DropPath,
     ElasticConv2d,
@@ -131,6 +132,7 @@ class Reduction(nn.Module):
         self.conv = ElasticConv2d(embed, out, 3, 2, padding=1)
         self.token = ElasticLinear(embed, out, normed=True)
         self.pos_embed = table(1, grid[0] * grid[1], out)
+        self.axes: Axes = {'pos_embed': (None, None, out)}
 
     def forward(self, x: Tensor, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """(B, 1 + h·w, E) and (h, w) → the same of the next stage."""
@@ -209,6 +211,7 @@ class ViTRes(StagedBackbone):
         self.patch_embed = Stem(first)
         self.cls_token = table(1, 1, first)
         self.pos_embed = table(1, 1 + math.prod(self._grids[0]), first)
+        self.axes = dict.fromkeys(('cls_token', 'pos_embed'), (None, None, first))
         self.stages = nn.ModuleList(self._build_stage(s) for s in range(len(self.embeds)))
         self.add_norms(STRIDE, EPS)
         for s, grid in enumerate(self._grids):
