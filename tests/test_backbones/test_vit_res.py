@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from tests.families import FAMILIES
 from vitnas_core.backbones import ViTRes
+from vitnas_core.backbones.pretrained import channel_axes
 from vitnas_core.errors import ArchError, SpaceError, VitnasError
 from vitnas_core.spaces import Arch
 from vitnas_core.utils.counting import count_macs
@@ -141,3 +142,16 @@ def test_refusals() -> None:
             ViTRes(space=FAMILY.space, **settings)
     with pytest.raises(VitnasError, match=r'images should have shape \(B, 3, H, W\)'):
         ViTRes(space=FAMILY.space)(torch.zeros(1, 1, 56, 56))
+
+
+def test_tables_are_cut_by_their_axes() -> None:
+    names = {name for name in channel_axes(FAMILIES['vit_res'].elastic()) if 'norm' not in name}
+    assert {'cls_token', 'pos_embed', 'stages.1.reduction.pos_embed'} <= names
+
+
+def test_a_flag_is_no_stage() -> None:
+    """Also after a price in which 1 stands for it: nothing is remembered of unchecked settings."""
+    family = FAMILIES['vit_res']
+    family.cls.cost(family.space.largest(), 32, out_indices=(1, 0))
+    with pytest.raises(VitnasError, match='`out_indices` should be from'):
+        family.cls.cost(family.space.largest(), 32, out_indices=(True, 0))
